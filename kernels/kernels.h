@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kernels.h: the op table. The engine computes one step through these operations and knows no
+ * device beneath them; cpu/ and cuda/ implement them, cpu/ref holds one plain twin of each.
+ *
+ * Exactness is part of the contract: every output element is accumulated in one fixed order that
+ * depends on the shapes of the weights and on absolute token positions alone. The bits of a row do
+ * not depend on which rows stand beside it, on the chunking, on the threads, or on whether its
+ * prefix was computed here or came from the cache. Attention tiles over keys sit at absolute
+ * positions. NUMERICS_REV rises whenever any KV bit changes.
+ *
+ * All operations of one kernels_ctx are called by one thread, run on its team, and have ended (on
+ * the CPU) or are queued in order (on a device) when they return. None allocates.
+ *
+ * Shapes: m rows (tokens of the step), d hidden, h heads, hk kv heads, hd head_dim, f ffn, v vocab.
+ * Activations that enter a GEMM are bf16; the residual stream and all reductions are fp32.
+ */
+#ifndef KERNELS_KERNELS_H
+#define KERNELS_KERNELS_H
+
+#include <kvd_layout.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NUMERICS_REV 1
+
+struct kernels_ctx;
+struct kernel_ops;
+
+typedef uint16_t kernel_bf16;
+
+/* A weight matrix [n][k] (n outputs), packed. The data is the owner's, 64-byte aligned. */
+enum kernel_weight_kind {
+	KERNEL_WEIGHT_PLAIN,
+	KERNEL_WEIGHT_GATE_UP, /* n = 2 f: rows [0, f) gate, [f, 2 f) up; packed so that both meet */
+};
+
+struct kernel_weight {
+	enum kernel_weight_kind kind;
+	uint32_t n;
+	uint32_t k;
+	void *data;
+	size_t bytes;
+};
+
+enum kernel_gemm_out {
+	KERNEL_OUT_F32,	   /* y f32 [m][ldy] = x W^T + bias */
+	KERNEL_OUT_ADD,	   /* y f32 [m][ldy] += x W^T + bias: the residual stream */
+	KERNEL_OUT_BF16,   /* y bf16 [m][ldy] */
+	KERNEL_OUT_SWIGLU, /* y bf16 [m][ldy], n / 2 columns: silu(gate) * up; weight GATE_UP */
+};
+
+struct kernel_gemm {
+	const struct kernel_weight *w;
+	const kernel_bf16 *x; /* [m][ldx] */
+	void *y;
+	const float *bias;    /* [n] or NULL */
+	uint32_t m;
+	uint32_t ldx;
+	uint32_t ldy;
+	enum kernel_gemm_out out;
+};
+
+/* One sequence's rows in a ragged batch: row0 .. row0 + rows - 1 are positions pos0 .. */
+struct kernel_seq {
+	uint32_t row0;
+	uint32_t rows;
+	uint32_t pos0;
+	uint32_t query_only;	/* 1: K and V of these rows are in the pages already: do not store */
+	const uint64_t *pages;	/* address of block i's page; covers pos0 + rows tokens */
+};
+
+struct kernel_rope_store {
+	const float *qkv;	/* [m][(h + 2 hk) * hd]: all q heads, all k heads, all v heads */
+	kernel_bf16 *q;		/* [m][h * hd], rotated, scaled by nothing */
+	const float *inv_freq;	/* [rope_dim / 2] */
+	const float *q_norm;	/* [hd] RMSNorm weight per head before RoPE, or NULL */
+	const float *k_norm;
+	float norm_eps;
+	uint32_t heads;
+	uint32_t rope_dim;	/* <= hd; pairs are (i, i + rope_dim / 2): NEOX halves */
+	uint32_t layer;		/* of the page */
+	const struct kvd_layout *layout;
+	const struct kernel_seq *seqs;
+	uint32_t seq_count;
+};
+
+struct kernel_attention {
+	const kernel_bf16 *q;	/* [m][h * hd] */
+	kernel_bf16 *out;	/* [m][h * hd] */
+	uint32_t heads;		/* a multiple of layout->kv_heads */
+	float scale;		/* on q.k; hd^-0.5 as a rule */
+	uint32_t window;	/* a row sees this many last tokens, itself included; 0: all */
+	uint32_t layer;
+	const struct kvd_layout *layout;
+	const struct kernel_seq *seqs; /* row at position p sees tokens 0 .. p */
+	uint32_t seq_count;
+};
+
+/* Sampling of one row. temperature 0: argmax, the lowest id among equals. */
+struct kernel_sample_params {
+	float temperature;
+	float top_p;	/* 1: off */
+	float min_p;	/* 0: off */
+	uint32_t top_k;	/* 0: off */
+	float uniform;	/* in [0, 1): the counter-based random number of (seed, position) */
+};
+
+struct kernel_ops {
+	const char *name;	 /* "cpu-avx512bf16", "cpu-portable", ... */
+	const char *numerics_id; /* enters the format's identity */
+	const char *layout;	 /* the page layout that store and attention use */
+
+	/* Bytes that a packed [n][k] takes. */
+	size_t (*weight_bytes)(enum kernel_weight_kind kind, uint32_t n, uint32_t k);
+	/*
+	 * Packs rows [row0, row0 + rows) given as f32 [rows][k], rounded to nearest even bf16.
+	 * w->data must have been zeroed before the first call. Thread-safe for different rows only
+	 * if they are 64 apart.
+	 */
+	void (*weight_pack)(const struct kernel_weight *w, uint32_t row0, uint32_t rows,
+			    const float *src);
+
+	void (*gemm)(struct kernels_ctx *ctx, const struct kernel_gemm *g);
+	/* x f32 [m][d] = row tokens[i] of the PLAIN weight w [v][d] */
+	void (*embed)(struct kernels_ctx *ctx, const struct kernel_weight *w,
+		      const uint32_t *tokens, float *x, uint32_t m);
+	/* out bf16 [m][d] = x / rms(x) * weight */
+	void (*rmsnorm)(struct kernels_ctx *ctx, const float *x, const float *weight, float eps,
+			kernel_bf16 *out, uint32_t m, uint32_t d);
+	/* Rotates q and k, rounds to bf16, writes q out and k, v into the pages. */
+	void (*rope_store)(struct kernels_ctx *ctx, const struct kernel_rope_store *r);
+	/* Flash attention over pages: exact, tiled, online softmax, fp32 accumulation. */
+	void (*attention)(struct kernels_ctx *ctx, const struct kernel_attention *a);
+	/* out f32 [count][d] = x f32 [rows[i]][d] */
+	void (*gather)(struct kernels_ctx *ctx, const float *x, const uint32_t *rows,
+		       uint32_t count, uint32_t d, float *out);
+	/* out_tokens[i] from logits f32 [m][v]; out_logprobs[i] = its log softmax at temperature 1 */
+	void (*sample)(struct kernels_ctx *ctx, const float *logits, uint32_t m, uint32_t v,
+		       const struct kernel_sample_params *params, uint32_t *out_tokens,
+		       float *out_logprobs);
+	void (*page_copy)(struct kernels_ctx *ctx, uint64_t dst, uint64_t src, uint64_t bytes);
+};
+
+/* What a context must be able to do; its scratch is planned and allocated from this, once. */
+struct kernels_limits {
+	uint32_t rows_max; /* m */
+	uint32_t k_max;	   /* largest GEMM depth */
+	uint32_t heads_max;
+	uint32_t head_dim_max;
+	uint32_t vocab;
+};
+
+/*
+ * The CPU's table: isa NULL chooses the best that this processor has; "avx512bf16", "avx2",
+ * "portable" force one. NULL when the processor lacks it.
+ */
+const struct kernel_ops *kernels_cpu(const char *isa);
+
+/* A context with a team of `threads` (0: one per core that this process may use). 0 or -errno. */
+int kernels_ctx_new(const struct kernel_ops *ops, const struct kernels_limits *limits,
+		    uint32_t threads, struct kernels_ctx **out);
+void kernels_ctx_free(struct kernels_ctx *ctx);
+uint32_t kernels_ctx_threads(const struct kernels_ctx *ctx);
+/* Bytes that kernels_ctx_new() would allocate: for the plan. */
+size_t kernels_ctx_bytes(const struct kernels_limits *limits, uint32_t threads);
+
+static inline float kernel_bf16_to_f32(kernel_bf16 v)
+{
+	union {
+		uint32_t u;
+		float f;
+	} c = {.u = (uint32_t)v << 16};
+
+	return c.f;
+}
+
+/* Round to nearest even; NaN stays a NaN. */
+static inline kernel_bf16 kernel_f32_to_bf16(float v)
+{
+	union {
+		float f;
+		uint32_t u;
+	} c = {.f = v};
+
+	if ((c.u & 0x7fffffffu) > 0x7f800000u)
+		return (kernel_bf16)(c.u >> 16 | 0x40);
+	return (kernel_bf16)((c.u + 0x7fffu + (c.u >> 16 & 1)) >> 16);
+}
+
+#endif
