@@ -76,7 +76,8 @@ enum kvd_op {
 	KVD_OP_CANCEL = 16,	/* arg32 = tag of a waiting request; that one replies -ECANCELED */
 	KVD_OP_STAT = 17,	/* out: kvd_space_stat of the session's own namespace */
 	KVD_OP_WHY = 18,	/* in: u32 tokens[n] of format. out: kvd_why */
-	KVD_OP_LIST = 19,	/* admin socket. arg32 = kvd_list_kind, arg64 = cursor. out: records */
+	KVD_OP_LIST = 19,	/* admin socket. arg32 = kvd_list_kind, arg64 = cursor (0: start). out:
+				 * whole records; rep.aux = the next cursor, 0 at the end */
 	KVD_OP_CHECK = 20,	/* admin socket. walks every invariant; out: text if one is broken */
 	KVD_OP_RATE = 21,	/* format, arg64 = measured prefill tokens per second */
 	KVD_OP_SLAB = 22,	/* socket. arg32 = page. out: kvd_slab_wire + 1 fd */
@@ -222,8 +223,8 @@ static_assert(sizeof(struct kvd_hello) == 248, "kvd_hello");
 enum kvd_welcome_fd {
 	KVD_FD_RINGS = 0,	/* memfd, read and write: struct kvd_rings */
 	KVD_FD_LEASES = 1,	/* memfd, read only: struct kvd_lease_row[leases_max] */
-	KVD_FD_TO_KVD = 2,	/* eventfd: the client rings it when kvd sleeps */
-	KVD_FD_TO_CLIENT = 3,	/* eventfd: kvd rings it when the client sleeps */
+	KVD_FD_TO_KVD = 2,	/* bell: the client writes 8 bytes to it when kvd sleeps */
+	KVD_FD_TO_CLIENT = 3,	/* bell: readable when kvd rang because the client sleeps */
 };
 
 struct kvd_welcome {
@@ -319,7 +320,7 @@ enum kvd_list_kind {
  * offset, and reads only what the client must write.
  *
  * Sleeping: the consumer stores 1 into its `sleeps`, fences, looks once more, then waits on its
- * eventfd. The producer publishes its index (release), fences, and rings if `sleeps` is 1.
+ * bell. The producer publishes its index (release), fences, and rings if `sleeps` is 1.
  */
 struct kvd_rings {
 	uint32_t magic;

@@ -18,14 +18,14 @@ struct ring_side {
 	struct kvd_rings *shared;
 	struct kvd_req *reqs;
 	struct kvd_rep *reps;
-	uint8_t *in;	/* payload to kvd */
-	uint8_t *out;	/* payload from kvd */
+	uint8_t *in;  /* payload to kvd */
+	uint8_t *out; /* payload from kvd */
 	uint32_t credits;
 	uint32_t in_area_bytes;
 	uint32_t out_area_bytes;
 	uint32_t req_idx; /* this side's own position in the request ring */
 	uint32_t rep_idx;
-	int bell_to_kvd;   /* eventfds, owned by the caller */
+	int bell_to_kvd; /* this side's ends of the bells, owned by the caller */
 	int bell_to_client;
 };
 
@@ -53,15 +53,23 @@ int ring_put_request(struct ring_side *r, const struct kvd_req *req);
 int ring_take_reply(struct ring_side *r, struct kvd_rep *out);
 
 /*
- * About to sleep on the eventfd: returns false if something arrived meanwhile (do not sleep).
+ * About to sleep on the bell: returns false if something arrived meanwhile (do not sleep).
  * ring_awake() must follow in either case. See the comment at struct kvd_rings.
  */
 bool ring_sleep_server(struct ring_side *r);
 void ring_awake_server(struct ring_side *r);
 bool ring_sleep_client(struct ring_side *r);
 void ring_awake_client(struct ring_side *r);
-/* Rings the peer's eventfd if the peer said that it sleeps; after a put, and after row changes. */
+/* Rings the peer's bell if the peer said that it sleeps; after a put, and after row changes. */
 void ring_bell_to_kvd(struct ring_side *r);
 void ring_bell_to_client(struct ring_side *r);
+/*
+ * kvd. Makes one bell: the ringer writes to its end, the sleeper polls the other. Both ends are
+ * open files of their own, so that neither side can make the other's read or write block (with an
+ * eventfd a client could). 0 or -errno.
+ */
+int ring_bell_new(int *out_ringer, int *out_sleeper);
+/* The sleeper: reads away what rang. Never blocks if the descriptor is this side's own end. */
+void ring_bell_clear(int fd);
 
 #endif

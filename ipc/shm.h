@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 enum shm_seal {
-	SHM_SEAL_SIZE,	     /* no shrinking, no growing; everybody who has it may write */
-	SHM_SEAL_READ_ONLY,  /* also F_SEAL_FUTURE_WRITE: only maps made before the seal can write */
+	SHM_SEAL_SIZE,	    /* no shrinking, no growing; everybody who has it may write */
+	SHM_SEAL_READ_ONLY, /* also F_SEAL_FUTURE_WRITE: only maps made before the seal can write */
 };
 
 struct shm {

@@ -28,7 +28,8 @@ struct sock_packet {
 	uint32_t fd_count; /* owned by the caller */
 };
 
-/* Binds and listens, mode as given; replaces a stale socket (nobody answers). -EADDRINUSE: alive. */
+/* Binds and listens, mode as given; replaces a stale socket (nobody answers). -EADDRINUSE: alive.
+ */
 int sock_listen(const char *path, mode_t mode, gid_t gid, int *out_fd);
 /* Non-blocking accept; also reads SO_PEERCRED and opens a pidfd. -EAGAIN: none. */
 int sock_accept(int listen_fd, int *out_fd, struct sock_peer *out_peer);
@@ -47,5 +48,7 @@ int sock_recv(int fd, struct sock_packet *p);
 int sock_wait_readable(int fd, uint64_t timeout_ns);
 /* The default path for this user, in the order of kvd.h; `server`: the one to bind. */
 int sock_default_path(int server, char *out, size_t size);
+/* The nth path that a client tries: 0, -ENOENT past the last, -EPERM for a folder not to trust. */
+int sock_candidate_path(uint32_t nth, char *out, size_t size);
 
 #endif
