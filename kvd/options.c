@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads argv and the configuration file by one table. The file has lines `name = value` with the
+ * names of the flags, `#` starts a comment; a flag without a value is `name = yes` or `no`. What
+ * argv says wins over the file, and lists (--namespace, --allow-uid) of argv replace those of the
+ * file. Pure but for reading that file; runs once, before any thread.
+ */
+#include "kvd/options.h"
+#include "base/bits.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "kvd/option_value.h"
+#include <ctype.h>
+#include <string.h>
+
+#define AT(field) offsetof(struct options, field), sizeof(((struct options *)0)->field)
+
+const struct options_row options_table[] = {
+	{"config", OPTIONS_STRING, "FILE", "General",
+	 "Read options from FILE: lines `name = value` with the names of these flags; `#` starts a "
+	 "comment. The command line wins.",
+	 AT(config), .command_line = true},
+	{"check-config", OPTIONS_FLAG, NULL, "General",
+	 "Check everything that was given, print what would hold with its bytes, and exit.",
+	 AT(check_config), .command_line = true},
+	{"log-level", OPTIONS_LEVEL, "LEVEL", "General",
+	 "error, warning, info (default) or debug. The log goes to stderr.", AT(log_level)},
+	{"help", OPTIONS_FLAG, NULL, "General", "Print this text and exit.", AT(help),
+	 .command_line = true},
+	{"help-man", OPTIONS_FLAG, NULL, "General", "Print the manual page as roff and exit.",
+	 AT(help_man), .command_line = true},
+	{"version", OPTIONS_FLAG, NULL, "General", "Print the version and exit.", AT(version),
+	 .command_line = true},
+
+	{"pool-bytes", OPTIONS_BYTES, "BYTES", "Memory",
+	 "Size of the pool of KV pages, as 8GiB. Slabs are made on demand, up to this. Default: "
+	 "a quarter of the available memory, but at most half of the control group's limit.",
+	 AT(pool_bytes), .min = 1 << 20, .max = 1ull << 50},
+	{"device-memory", OPTIONS_STRING, "NAME", "Memory",
+	 "Where pages live: `host` (default), or the name of a module in the module directory.",
+	 AT(device_memory)},
+	{"pages-max", OPTIONS_COUNT, "N", "Memory",
+	 "Page records. Default: one per 64 KiB of the pool, 16384 to 4194304.", AT(pages_max),
+	 .min = 64, .max = 1u << 28},
+	{"index-max", OPTIONS_COUNT, "N", "Memory",
+	 "Entries of the prefix index. Default: twice --pages-max.", AT(index_max), .min = 64,
+	 .max = 1u << 28},
+	{"index-tokens-max", OPTIONS_COUNT, "N", "Memory",
+	 "Token ids kept in the index, 4 bytes each. Default: 64 per page record.",
+	 AT(index_tokens_max), .min = 1024, .max = 1ull << 36},
+	{"formats-max", OPTIONS_COUNT, "N", "Memory", "Formats known at once. Default: 4096.",
+	 AT(formats_max), .min = 1, .max = 65536},
+	{"workers", OPTIONS_COUNT, "N", "Memory", "Threads that make and free slabs. Default: 2.",
+	 AT(workers), .min = 1, .max = 64},
+
+	{"socket", OPTIONS_STRING, "PATH", "Connections",
+	 "The socket. Default: kvd.sock in the runtime directory.", AT(socket)},
+	{"runtime-dir", OPTIONS_STRING, "DIR", "Connections",
+	 "Holds socket, lock and status file; made if missing. Default: the socket's directory, "
+	 "else /run/kvd for root, $XDG_RUNTIME_DIR/kvd, or /tmp/kvd-UID.",
+	 AT(runtime_dir)},
+	{"group", OPTIONS_STRING, "NAME", "Connections",
+	 "Group that owns the socket. Default: `kvd` if there is one and the daemon may use it.",
+	 AT(group)},
+	{"mode", OPTIONS_MODE, "OCTAL", "Connections",
+	 "Mode of the socket. Default: 0660 with a group, else 0600.", AT(mode), .max = 0777},
+	{"allow-uid", OPTIONS_UID, "UID", "Connections",
+	 "Accept this user only (and root, and the daemon's own); may be repeated. Default: "
+	 "whoever may open the socket.",
+	 0, 0},
+	{"sessions-max", OPTIONS_COUNT, "N", "Connections", "Sessions at once. Default: 64.",
+	 AT(sessions_max), .min = 1, .max = KVD_STATUS_SESSIONS},
+	{"uid-sessions-max", OPTIONS_COUNT, "N", "Connections",
+	 "Sessions of one user other than root and the daemon's own. Default: three quarters of "
+	 "--sessions-max.",
+	 AT(uid_sessions_max), .min = 1, .max = KVD_STATUS_SESSIONS},
+	{"leases-max", OPTIONS_COUNT, "N", "Connections",
+	 "Leases of all sessions together. Default: 16384.", AT(leases_max), .min = 1,
+	 .max = 1u << 20},
+	{"session-share", OPTIONS_COUNT, "PERCENT", "Connections",
+	 "Part of the pool that one session may hold open or pinned. Default: 50.",
+	 AT(session_share), .min = 1, .max = 100},
+	{"handshake-timeout", OPTIONS_TIME, "TIME", "Connections",
+	 "A connection that has not said HELLO by then is closed. Default: 5s.",
+	 AT(handshake_timeout_ns), .min = UNITS_NS_PER_MS, .max = 3600 * UNITS_NS_PER_S},
+	{"spin-us", OPTIONS_NUMBER, "N", "Connections",
+	 "Microseconds to look for work before sleeping. Default: 0 on one or two processors, "
+	 "else 20.",
+	 AT(spin_us), .max = 1000000},
+
+	{"namespace", OPTIONS_SPACE, "NAME[,secret-file=F][,floor=BYTES][,ceiling=BYTES]",
+	 "Namespaces",
+	 "A tenant: nothing crosses between namespaces. The secret is what F holds, 1 to 64 "
+	 "bytes. Below `floor` nobody else can evict it, above `ceiling` it gets nothing. May be "
+	 "repeated. Default: one namespace, `default`, without a secret.",
+	 0, 0},
+	{"namespaces-max", OPTIONS_COUNT, "N", "Namespaces", "Namespaces at most. Default: 64.",
+	 AT(namespaces_max), .min = 1, .max = KVD_STATUS_SPACES},
+	{"state-dir", OPTIONS_STRING, "DIR", "Namespaces",
+	 "Keeps the key seed of each namespace (0600). Default: /var/lib/kvd for root, else "
+	 "$XDG_STATE_HOME/kvd or ~/.local/state/kvd.",
+	 AT(state_dir)},
+
+	{"status-group", OPTIONS_STRING, "NAME", "Supervision",
+	 "Group that may read the status file. Default: the daemon's user alone.",
+	 AT(status_group)},
+	{"ready-fd", OPTIONS_NUMBER, "FD", "Supervision",
+	 "Write one line `ready SOCKET` to this descriptor when clients can connect, then close "
+	 "it.",
+	 AT(ready_fd), .max = 1 << 20},
+	{"socket-fd", OPTIONS_NUMBER, "FD", "Supervision",
+	 "Be a private child: serve the one peer at the other end of this connected socket, bind "
+	 "nothing, and end when it hangs up.",
+	 AT(socket_fd), .max = 1 << 20, .command_line = true},
+};
+const size_t options_count = ARRAY_LEN(options_table);
+
+void options_init(struct options *o)
+{
+	*o = (struct options){
+		.device_memory = "host",
+		.sessions_max = 64,
+		.leases_max = 16384,
+		.formats_max = 4096,
+		.namespaces_max = KVD_STATUS_SPACES,
+		.session_share = 50,
+		.workers = 2,
+		.spin_us = -1,
+		.handshake_timeout_ns = 5 * UNITS_NS_PER_S,
+		.ready_fd = -1,
+		.socket_fd = -1,
+		.log_level = LOG_INFO,
+	};
+}
+
+const struct options_row *options_find(const char *name, size_t name_bytes)
+{
+	for (size_t i = 0; i < options_count; i++)
+		if (strlen(options_table[i].name) == name_bytes &&
+		    memcmp(options_table[i].name, name, name_bytes) == 0)
+			return &options_table[i];
+	return NULL;
+}
+
+int options_set(struct options *o, const struct options_row *row, const char *where,
+		const char *value, char *error, size_t size)
+{
+	char why[200] = "";
+
+	if (option_value_set(o, row, value, why, sizeof(why)) == 0)
+		return 0;
+	snprintf(error, size, "%s: %s", where, why);
+	return -EINVAL;
+}
+
+/* Cuts blanks and the comment off; returns the start. */
+static char *options_trim(char *text)
+{
+	text[strcspn(text, "#\n")] = '\0';
+	while (isspace((unsigned char)*text))
+		text++;
+	for (size_t n = strlen(text); n > 0 && isspace((unsigned char)text[n - 1]); n--)
+		text[n - 1] = '\0';
+	return text;
+}
+
+static int options_line(struct options *o, const char *path, unsigned int number, char *text,
+			char *error, size_t size)
+{
+	char where[OPTIONS_PATH_MAX + 80];
+	char *line = options_trim(text);
+	char *equals = strchr(line, '=');
+
+	if (!*line)
+		return 0;
+	if (!equals) {
+		snprintf(error, size, "%s:%u: not of the form `name = value`", path, number);
+		return -EINVAL;
+	}
+	*equals = '\0';
+	const char *name = options_trim(line);
+	const struct options_row *row = options_find(name, strlen(name));
+	snprintf(where, sizeof(where), "%s:%u: %.40s", path, number, name);
+	if (!row || row->command_line) {
+		snprintf(error, size, "%s: %s", where,
+			 row ? "only on the command line" : "no such option; see --help");
+		return -EINVAL;
+	}
+	return options_set(o, row, where, options_trim(equals + 1), error, size);
+}
+
+static int options_file(struct options *o, const char *path, char *error, size_t size)
+{
+	char line[1024];
+	unsigned int number = 0;
+	int r = 0;
+	FILE *f = fopen(path, "re");
+
+	if (!f) {
+		snprintf(error, size, "--config %s: %s", path, strerror(errno));
+		return -EINVAL;
+	}
+	while (r == 0 && fgets(line, sizeof(line), f)) {
+		number++;
+		if (!strchr(line, '\n') && !feof(f)) {
+			snprintf(error, size, "%s:%u: the line is too long", path, number);
+			r = -EINVAL;
+		} else {
+			r = options_line(o, path, number, line, error, size);
+		}
+	}
+	fclose(f);
+	return r;
+}
+
+/* The option at argv[*at]; steps over the value if it is a word of its own. */
+static int options_word(struct options *o, int argc, char **argv, int *at, char *error, size_t size)
+{
+	const char *word = argv[*at];
+	size_t name_bytes = strcspn(word, "=");
+	const struct options_row *row = NULL;
+	const char *value = word[name_bytes] ? word + name_bytes + 1 : NULL;
+	char where[64];
+
+	if (strncmp(word, "--", 2) == 0)
+		row = options_find(word + 2, name_bytes - 2);
+	if (!row) {
+		snprintf(error, size, "'%s': no such option; see --help", word);
+		return -EINVAL;
+	}
+	if (row->arg && !value && *at + 1 < argc)
+		value = argv[++*at];
+	if (!row->arg && !value)
+		value = "yes";
+	if (!value) {
+		snprintf(error, size, "--%s: wants %s", row->name, row->arg);
+		return -EINVAL;
+	}
+	snprintf(where, sizeof(where), "--%s", row->name);
+	return options_set(o, row, where, value, error, size);
+}
+
+static int options_words(struct options *o, int argc, char **argv, char *error, size_t size)
+{
+	int r = 0;
+
+	for (int i = 1; i < argc && r == 0; i++)
+		r = options_word(o, argc, argv, &i, error, size);
+	return r;
+}
+
+/* Twice over argv: the first pass finds --config, whose file then gives the ground for the second.
+ */
+int options_parse(struct options *o, int argc, char **argv, char *error, size_t size)
+{
+	static struct options given; /* large; parsing runs once, on one thread */
+
+	options_init(&given);
+	int r = options_words(&given, argc, argv, error, size);
+	if (r < 0)
+		return r;
+	options_init(o);
+	if (given.config[0] && !given.help && !given.version && !given.help_man)
+		r = options_file(o, given.config, error, size);
+	if (r < 0)
+		return r;
+	if (given.space_count)
+		o->space_count = 0;
+	if (given.uid_count)
+		o->uid_count = 0;
+	return options_words(o, argc, argv, error, size);
+}
