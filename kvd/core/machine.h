@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The records of the state machine. All of them live in arrays that core_new() allocates; links
+ * are indices, CORE_NONE is no record. Each record says who may change it.
+ *
+ *   space -- format -- root node -- node -- node ...      the prefix index
+ *              |                     |
+ *           part --- shelf --- slab --- page               the memory: a shelf is the slabs of one
+ *                                    |                     (space, geometry)
+ *   group -- session -- lease -------+                     the users
+ */
+#ifndef KVD_CORE_MACHINE_H
+#define KVD_CORE_MACHINE_H
+
+#include "kvd/core/core.h"
+#include <base/assert.h>
+#include <base/bits.h>
+
+#define CORE_NONE 0xffffffffu
+#define CORE_STATE_ROWS_MAX 16u
+#define CORE_SECRET_BYTES 192u
+#define CORE_DESCRIPTION_BYTES 128u
+#define CORE_TAIL_CHILDREN 8u
+
+/* Where a page record is linked; its state says less than that. */
+enum page_list_id {
+	PAGE_NOWHERE,	 /* sealed and pinned: only its node knows it */
+	PAGE_UNMADE,	 /* no slab covers the record */
+	PAGE_FREE,	 /* its slab's free list */
+	PAGE_OWN,	 /* the open pages of a lease, by block and part */
+	PAGE_KEPT,	 /* the sealed private pages of a lease */
+	PAGE_MAGAZINE,	 /* the open pages of a group */
+	PAGE_QUARANTINE, /* those that a broken process may still write */
+	PAGE_EVICTABLE,	 /* the eviction order of its shelf */
+};
+
+struct page_list {
+	uint32_t head;
+	uint32_t tail;
+	uint32_t count;
+};
+
+/* pool.c: generation, slab, links. copy.c: node, next_part. lease.c: lease, block. */
+struct page {
+	uint32_t generation;
+	uint32_t slab;
+	uint32_t node;
+	uint32_t next_part; /* of the node: the page of the next part */
+	uint32_t lease;	    /* the tag */
+	uint32_t block;	    /* of the lease's sequence */
+	uint32_t owner;	    /* group of a magazine page, process of a quarantined one */
+	uint32_t prev;
+	uint32_t next;
+	uint8_t state; /* enum kvd_page_state */
+	uint8_t part;
+	uint8_t list; /* enum page_list_id */
+	uint8_t reserved;
+};
+
+enum node_state { NODE_FREE, NODE_ROOT, NODE_BUILDING, NODE_SEALED };
+
+#define NODE_PARTIAL 0x1u
+#define NODE_ANCHOR 0x2u /* a PIN request ends here */
+
+/* One block of a prefix. Owned by node.c; the first line is what a hit touches. */
+struct node {
+	uint64_t hash[2];
+	uint32_t parent;
+	uint32_t tokens; /* arena.c */
+	uint32_t extras; /* arena.c, CORE_NONE if there are none */
+	uint32_t page;	 /* of part 0, the others by next_part; CORE_NONE while building */
+	uint32_t pins;	 /* lease paths, tails and anchors that run through it */
+	uint32_t depth;	 /* blocks from the root, itself counted; 0 is the root */
+	uint32_t holder; /* the session that is charged for it while pinned */
+	uint32_t holder_pins;
+	uint16_t format;
+	uint16_t valid_tokens;
+	uint8_t state; /* enum node_state */
+	uint8_t flags;
+	uint8_t extra_count;
+	uint8_t reserved;
+	uint32_t first_child; /* newest first */
+	uint32_t child_count;
+	uint32_t next_sibling;
+	uint32_t prev_sibling;
+	uint32_t builder; /* lease, while building */
+	uint32_t waiters; /* leases whose first unsealed node this is and who do not build it */
+	uint32_t anchors; /* PINs of this node and of those below */
+	uint32_t hits;
+	uint64_t last_used_ns;
+};
+
+enum slab_state { SLAB_NONE, SLAB_MAKING, SLAB_LIVE, SLAB_CLOSED, SLAB_RETIRING, SLAB_DESTROYING };
+
+/* Owned by slab.c, the counts by pool.c. */
+struct slab {
+	uint32_t space;
+	uint32_t geometry;
+	uint32_t first_page;
+	uint32_t page_count;
+	uint32_t free_head;
+	uint32_t free_count;
+	uint32_t busy_count; /* pages neither free nor evictable */
+	uint32_t next;	     /* of the shelf */
+	uint32_t cursor;     /* closed: pages below it are free */
+	uint32_t state;	     /* enum slab_state */
+	uint64_t last_used_ns;
+	uint64_t retire_ns; /* when the grace of the importers ends */
+};
+
+/* Slabs of one (space, geometry). Owned by pool.c; promised by admit.c. */
+struct shelf {
+	uint32_t slabs;
+	uint32_t free;	    /* pages of live slabs */
+	uint32_t evictable; /* sealed pages of live slabs that no path runs through */
+	uint32_t promised;  /* to leases that did not take them yet */
+	uint32_t making;    /* pages of slabs that are being made */
+	struct page_list lru;
+};
+
+struct geometry {
+	uint64_t stride_bytes;
+	uint64_t slab_bytes;
+	uint32_t page_count; /* of a slab */
+	uint32_t device;
+};
+
+struct format {
+	uint8_t identity[16];
+	uint32_t space;
+	uint32_t page_tokens;
+	uint32_t part_count;
+	uint64_t block_bytes; /* strides of all parts */
+	uint64_t rate_tokens_per_s;
+	uint32_t geometry[KVD_PARTS_MAX];
+	struct kvd_part_wire parts[KVD_PARTS_MAX];
+	char layout[32];
+	char description[CORE_DESCRIPTION_BYTES];
+};
+
+struct space {
+	char name[KVD_NAME_MAX];
+	uint8_t access[64];
+	uint32_t access_bytes;
+	uint8_t secret[CORE_SECRET_BYTES]; /* of the hash, made from the key seed */
+	uint64_t floor_bytes;
+	uint64_t ceiling_bytes;
+	uint64_t slab_bytes; /* made or being made for it */
+	uint64_t used_bytes; /* pages that are not free, each once */
+	uint64_t used_pages;
+	uint64_t anchored_bytes;
+	uint64_t nodes;
+	uint64_t prompt_tokens;
+	uint64_t cached_tokens;
+	uint64_t evicted_pages;
+	uint64_t refused_requests;
+	uint32_t sessions;
+	uint32_t waiting;
+};
+
+/* The ranks that write one set of leases. */
+struct group {
+	uint64_t id; /* 0: free */
+	uint32_t space;
+	uint32_t sessions;
+	bool ended; /* a rank died */
+	struct page_list magazine;
+	uint64_t magazine_bytes;
+};
+
+/* Outlives its sessions while pages of it are in quarantine. */
+struct process {
+	uint64_t id; /* 0: free */
+	uint32_t sessions;
+	bool dead;
+	bool quiesced; /* its quarantined pages are being freed */
+	struct page_list quarantine;
+};
+
+struct row {
+	uint32_t generation;
+	uint32_t lease;
+	uint32_t next_free;
+};
+
+struct session {
+	bool open;
+	bool closing; /* its leases are being released */
+	bool admin;
+	bool at_once; /* closing: open pages are free at once */
+	uint32_t space;
+	uint32_t group;
+	uint32_t process;
+	uint32_t pid;
+	uint32_t uid;
+	uint32_t leases_max;
+	uint32_t waiting_max;
+	uint32_t waiting;
+	uint32_t rows_used; /* rows that were ever given in this life of the session */
+	uint32_t free_row;
+	uint32_t leases; /* list */
+	uint32_t lease_count;
+	uint64_t held_bytes; /* open pages and the pinned nodes that it is charged for */
+	uint32_t open_pages;
+	uint32_t pinned_pages;
+	struct kvd_session_row row;
+	uint64_t since_ns;
+	uint64_t last_request_ns;
+	uint64_t requests;
+	uint64_t prompt_tokens;
+	uint64_t cached_tokens;
+	uint64_t sealed_blocks;
+	char name[KVD_NAME_MAX];
+};
+
+enum lease_life {
+	LEASE_FREE,
+	LEASE_NEW, /* of an ACQUIRE that is not admitted yet */
+	LEASE_LIVE,
+	LEASE_PARENT, /* released, kept until its last fork is */
+	LEASE_TICKET, /* between HANDOFF and CLAIM */
+	LEASE_DYING,  /* released by a cursor */
+};
+
+/*
+ * The right to one sequence. Its blocks are, from 0: those of the path (root .. last), of which
+ * `ready` are sealed; behind it those that have no node, `kept` of them sealed and private.
+ */
+struct lease {
+	uint32_t life; /* enum lease_life */
+	uint32_t session;
+	uint32_t row;
+	uint32_t format;
+	uint64_t seq;  /* age: the oldest is the heir */
+	uint32_t last; /* deepest node of the path */
+	uint32_t ready;
+	uint32_t blocks;      /* that have, or are to have, a page */
+	uint32_t kept;	      /* private sealed blocks that follow the path without a gap */
+	uint32_t build_from;  /* block */
+	uint32_t token_count; /* known to kvd */
+	uint32_t open_tokens; /* arena.c: those behind the path, less than a block or just one */
+	uint32_t open_count;
+	uint32_t open_extras;
+	uint32_t open_extra_count;
+	uint32_t promised_blocks;
+	struct page_list own;
+	struct page_list private_pages;
+	uint32_t tail; /* pinned node */
+	uint32_t tail_block;
+	uint32_t parent; /* FORK: whose private blocks below `shared` it reads */
+	uint32_t shared;
+	uint32_t forks;
+	uint32_t waits_at; /* node in whose waiters list it is */
+	uint32_t wait_next;
+	uint32_t wait_prev;
+	uint32_t next; /* of the session, of the free list, or of the dying */
+	uint32_t prev;
+	uint32_t event_seq;
+	uint32_t row_state; /* enum kvd_lease_state */
+	bool no_hit;
+	bool private_only; /* what comes is not published: a block before it is private */
+	bool at_once;	   /* dying: open pages are free at once */
+	uint32_t process;  /* dying: whose quarantine takes the open pages */
+	uint8_t ticket[16];
+	uint64_t ticket_ns; /* when it expires */
+};
+
+/* A request that waits for memory. */
+struct waiter {
+	struct kvd_req req;
+	uint8_t random[CORE_RANDOM_BYTES];
+	uint32_t session;
+	uint32_t next;
+	uint32_t prev;
+	bool for_slab; /* a slab is being made for it: the deadline does not count */
+	uint64_t deadline_ns;
+	uint64_t order;
+};
+
+/* The request that is being answered, and what it needs; lives for one call. */
+struct call {
+	const struct kvd_req *req;
+	const uint8_t *random;
+	uint32_t session;
+	bool again; /* an attempt of a waiting request */
+	struct kvd_rep rep;
+	struct kvd_rep_full full;
+};
+
+struct core {
+	struct core_config cfg;
+	struct core_ops ops;
+	void *ctx;
+	uint64_t now_ns;
+	uint64_t pool_bytes; /* falls when the device has no more */
+	uint64_t slab_bytes; /* of all slabs, destroyed ones not counted */
+	uint32_t slabs_max;
+	uint32_t processes_max;
+	uint32_t waiters_max;
+	uint32_t rows_max; /* of one session */
+	bool draining;
+	bool retry;	 /* memory came free: waiting requests try again */
+	uint32_t budget; /* pages and nodes that this call may still touch */
+	uint64_t lease_seq;
+	uint64_t group_seq;
+	uint64_t waiter_seq;
+	uint64_t counters[KVD_C_COUNT];
+	uint64_t state_hits[CORE_STATE_ROWS_MAX];
+	uint64_t pages_by_state[KVD_PAGE_STATES];
+	uint64_t bytes_by_state[KVD_PAGE_STATES];
+
+	struct page *pages;
+	struct slab *slabs;
+	uint64_t *importers;	  /* slabs_max x importer words, a bit a session */
+	uint64_t *dead_importers; /* slabs_max x words, a bit a process */
+	struct shelf *shelves;	  /* spaces_max x geometries_max */
+	struct geometry *geometries;
+	uint32_t geometry_count;
+	struct format *formats;
+	uint32_t format_count;
+	struct space *spaces;
+	uint32_t space_count;
+	struct group *groups;
+	struct process *processes;
+	struct session *sessions;
+	struct row *rows; /* sessions_max x rows_max */
+	struct lease *leases;
+	uint32_t lease_free;
+	uint32_t lease_count;
+	uint32_t dying_head; /* leases that a cursor releases, oldest first */
+	uint32_t dying_tail;
+	struct waiter *waiters;
+	uint32_t waiter_free;
+	uint32_t waiter_head;
+	uint32_t waiter_tail;
+	uint32_t waiter_count;
+	struct node *nodes; /* the first formats_max are the roots */
+	uint32_t node_slots;
+	uint32_t node_free;
+	uint32_t node_count;
+	struct index_slot *index;
+	uint32_t index_mask;
+	uint64_t *ghosts; /* hashes of what left the index, for WHY */
+	uint32_t ghost_mask;
+	uint32_t *arena;
+	struct arena_chunk *chunks;
+	uint32_t chunk_count;
+	uint32_t chunk_free;
+	uint32_t chunk_partial[4]; /* by size class */
+	uint64_t arena_tokens;
+	const struct evict_policy *policy;
+
+	uint32_t *tokens; /* of the request at hand */
+	struct kvd_extra *extras;
+	uint64_t (*hashes)[2];
+	uint32_t *path;
+	struct kvd_handle *handles; /* of the reply at hand */
+	uint32_t handles_max;
+};
+
+static inline struct shelf *machine_shelf(const struct core *core, uint32_t space,
+					  uint32_t geometry)
+{
+	return &core->shelves[(size_t)space * core->cfg.geometries_max + geometry];
+}
+
+/* The shelf of one part of a format. */
+static inline struct shelf *machine_part_shelf(const struct core *core, const struct format *format,
+					       uint32_t part)
+{
+	return machine_shelf(core, format->space, format->geometry[part]);
+}
+
+static inline uint64_t machine_stride(const struct core *core, uint32_t page)
+{
+	return core->geometries[core->slabs[core->pages[page].slab].geometry].stride_bytes;
+}
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Mutants: faults that the simulator must catch. Each is one line of the core done wrong, at the
+ * place where the right thing is done. They exist only in the library that is built with
+ * KVD_MUTANTS; elsewhere MUTANT() is a constant 0 and nothing of them is left.
+ *
+ * The same build makes the hash of the index weak (node hashes keep 6 bits), so that collisions
+ * happen all the time and the comparison of tokens is what decides.
+ */
+#ifndef KVD_CORE_MUTANT_H
+#define KVD_CORE_MUTANT_H
+
+#include <stdint.h>
+
+/* name, what it does wrong */
+#define MUTANT_TABLE(M)                                                                            \
+	M(SKIP_UNPIN, "a released lease leaves its deepest node pinned")                           \
+	M(SKIP_GENERATION, "the generation of a client's handle is not compared")                  \
+	M(GENERATION_KEPT, "a freed page keeps its generation")                                    \
+	M(FORGET_PROMISE, "a lease that takes its pages stays promised them")                      \
+	M(PUBLISH_ORPHAN, "a block is published although its parent is not")                       \
+	M(EVICT_INNER, "a node that has children is evicted alone")                                \
+	M(EVICT_PINNED, "a pinned node stays in the eviction order")                               \
+	M(SKIP_TOKENS, "a hit compares the hash alone")                                            \
+	M(SKIP_SPACE, "a format of another namespace is accepted")                                 \
+	M(FREE_QUARANTINE, "pages of a broken session are free before its process is dead")        \
+	M(FORK_LEAK, "a parent that waits for its last fork is never released")                    \
+	M(DOUBLE_QUOTA, "a node that two leases pin is charged to the session twice")              \
+	M(LOSE_CALL, "the heir of a builder gets no CALL")                                         \
+	M(LOSE_HEIR, "a builder that leaves does not look for an heir")                            \
+	M(LATE_READY, "followers are not told that a block is sealed")                             \
+	M(STALE_TAG, "a bound magazine page is counted as a magazine page still")                  \
+	M(TAIL_OFF_BY_ONE, "a kept tail claims one valid token more")                              \
+	M(TAIL_RUN_LONG, "a tail's common run is one token too long")                              \
+	M(KEEP_PRIVATE, "a kept page is not freed at release")                                     \
+	M(LOSE_WAITER, "a waiting request whose deadline passes gets no reply")                    \
+	M(HALF_ADMISSION, "a request is admitted with one page less than it needs")                \
+	M(REUSE_TICKET, "a ticket can be claimed twice")
+
+#define MUTANT_ENUM(name, text) MUTANT_##name,
+enum mutant {
+	MUTANT_NONE = 0,
+	MUTANT_TABLE(MUTANT_ENUM) MUTANT_COUNT,
+};
+#undef MUTANT_ENUM
+
+#ifdef KVD_MUTANTS
+/* The mutant that runs now, MUTANT_NONE for none. Set it between steps. */
+extern int core_mutant;
+#define MUTANT(name) (core_mutant == MUTANT_##name)
+#define MUTANT_HASH_MASK 0x3full
+#else
+#define MUTANT(name) 0
+#define MUTANT_HASH_MASK UINT64_MAX
+#endif
+
+/* "SKIP_UNPIN" and what it does wrong; NULL outside 1 .. MUTANT_COUNT - 1. Static. */
+const char *mutant_name(int mutant);
+const char *mutant_text(int mutant);
+
+#endif
