@@ -108,7 +108,8 @@ int kv_acquire(struct kv *kv, const struct kv_acquire *a, struct kvd_lease **out
 /* Gives up an acquire; its event follows all the same. */
 void kv_cancel(struct kv *kv, struct kvd_lease *lease);
 void kv_lease(struct kvd_lease *lease, struct kv_lease *out);
-/* Addresses of blocks 0 .. *out_count - 1, 0 where unknown; valid until the next kv_* call. */
+/* Addresses of blocks 0 .. *out_count - 1, 0 where unknown; valid until the next kv_* call on
+ * this lease. */
 const uint64_t *kv_pages(struct kvd_lease *lease, uint32_t *out_count);
 /* The page to copy as described by tail_tokens, or 0. */
 uint64_t kv_tail(struct kvd_lease *lease);

@@ -226,7 +226,8 @@ static void lease_event(struct sched *d, const struct kv_event *ev, uint64_t now
 		bury(d, s);
 	} else if (s->state == SEQ_ASKING) {
 		acquire_ended(d, s, ev, now_ns);
-	} else {
+	} else if (s->extending) {
+		/* Not so when it was preempted by an event of the same batch. */
 		extend_ended(d, s, ev, now_ns);
 	}
 }

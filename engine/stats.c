@@ -7,10 +7,6 @@
 #include "base/bits.h"
 #include "base/units.h"
 
-const double engine_histogram_bounds_s[20] = {0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05,
-					      0.075, 0.1,   0.15,  0.25, 0.5,  0.75, 1,
-					      2.5,   5,	    10,	   30,	 60,   120};
-
 void stats_observe(struct engine_histogram *h, uint64_t ns)
 {
 	double s = (double)ns / (double)UNITS_NS_PER_S;

@@ -282,12 +282,11 @@ static void forbid_end(struct step *t, struct sched *d, const float *logits, uin
 	}
 }
 
-static void deliver(struct step *t, struct seq *s, const float *logits, uint32_t i, uint32_t token)
+static void deliver(struct step *t, struct seq *s, const float *logits, float normaliser,
+		    uint32_t position, uint32_t token)
 {
-	float normaliser = sample_normaliser(logits, t->drawn[i], t->logprobs[i]);
-	struct engine_token out = {.token = token,
-				   .position = t->sampled[i].position,
-				   .logprob = logits[token] - normaliser};
+	struct engine_token out = {
+		.token = token, .position = position, .logprob = logits[token] - normaliser};
 
 	if (s->args.logprobs > 0)
 		out.top_count =
@@ -310,13 +309,15 @@ static void new_token(struct step *t, struct sched *d, const float *logits, uint
 {
 	struct seq *s = t->sampled[i].s;
 
+	float normaliser = sample_normaliser(logits, t->drawn[i], t->logprobs[i]);
+
 	forbid_end(t, d, logits, i);
 	uint32_t token = t->drawn[i];
 
 	ASSERT(s->token_count < s->token_room);
 	s->tokens[s->token_count++] = token;
 	note_times(d, s, now_ns);
-	deliver(t, s, logits, i, token);
+	deliver(t, s, logits, normaliser, t->sampled[i].position, token);
 	if (ends(s, token))
 		sched_end(d, s, ENGINE_FINISH_STOP, 0, NULL, now_ns);
 	else if (s->token_count >= s->token_max)
@@ -330,7 +331,9 @@ static void hand_out(struct step *t, struct sched *d, const float *logits, uint6
 		const float *row = logits + (size_t)i * t->limits.vocab;
 
 		if (w->position < w->s->token_count) {
-			deliver(t, w->s, row, i, w->s->tokens[w->position]);
+			float normaliser = sample_normaliser(row, t->drawn[i], t->logprobs[i]);
+
+			deliver(t, w->s, row, normaliser, w->position, w->s->tokens[w->position]);
 			w->s->echoed = w->position;
 		} else {
 			new_token(t, d, row, i, now_ns);
