@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Defaults that depend on the host or on each other, and how they are told to a person. What is
+ * printed at start is what --check-config prints: one function. Runs at start.
+ */
+#include "kvd/defaults.h"
+#include "base/bits.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "kernels/mem/device.h"
+#include "kvd/entropy.h"
+#include "kvd/hostmem.h"
+#include "kvd/server.h"
+#include "kvd/tenants.h"
+#include <errno.h>
+#include <unistd.h>
+
+#define DEFAULTS_PAGES_MIN 16384u
+#define DEFAULTS_PAGES_MAX (4u << 20)
+#define DEFAULTS_SPIN_US 20u
+
+struct core_config defaults_config(const struct options *o)
+{
+	struct core_config c = {
+		.pool_bytes = o->pool_bytes ? o->pool_bytes : hostmem_pool_default(),
+		.sessions_max = (uint32_t)o->sessions_max + SERVER_ADMINS_MAX,
+		.leases_max = (uint32_t)o->leases_max,
+		.formats_max = (uint32_t)o->formats_max,
+		.geometries_max = 64,
+		.spaces_max = (uint32_t)o->namespaces_max,
+		.request_tokens_max = KVD_REQUEST_TOKENS_MAX,
+		.session_share_permille = (uint32_t)o->session_share * 10,
+	};
+	uint64_t pages = c.pool_bytes / (64 * UNITS_KIB);
+
+	pages = BITS_MIN(BITS_MAX(pages, DEFAULTS_PAGES_MIN), DEFAULTS_PAGES_MAX);
+	c.pages_max = (uint32_t)(o->pages_max ? o->pages_max : pages);
+	c.nodes_max = (uint32_t)(o->index_max ? o->index_max : 2ull * c.pages_max);
+	c.index_tokens_max = o->index_tokens_max ? o->index_tokens_max : 64ull * c.pages_max;
+	return c;
+}
+
+uint32_t defaults_spin_us(const struct options *o)
+{
+	if (o->spin_us >= 0)
+		return (uint32_t)o->spin_us;
+	return sysconf(_SC_NPROCESSORS_ONLN) <= 2 ? 0 : DEFAULTS_SPIN_US;
+}
+
+uint32_t defaults_uid_sessions_max(const struct options *o)
+{
+	uint64_t usual = BITS_MAX(o->sessions_max * 3 / 4, 1);
+
+	return (uint32_t)(o->uid_sessions_max ? o->uid_sessions_max : usual);
+}
+
+void defaults_log(const struct options *o, const struct core_config *config,
+		  const struct paths *paths)
+{
+	char pool[32], core[32];
+
+	units_format_bytes(config->pool_bytes, pool, sizeof(pool));
+	units_format_bytes(core_bytes(config), core, sizeof(core));
+	log_info("start", "version %s, pool %s of %s memory%s, slabs are made on demand",
+		 KVD_VERSION, pool, o->device_memory,
+		 o->pool_bytes ? "" : " (default; --pool-bytes changes it)");
+	log_info("start",
+		 "at most %u pages, %u index entries, %" PRIu64
+		 " index tokens, %u leases, %u formats: %s for records",
+		 config->pages_max, config->nodes_max, config->index_tokens_max, config->leases_max,
+		 config->formats_max, core);
+	log_info("start",
+		 "at most %" PRIu64 " sessions, %u of one user, each with %" PRIu64
+		 " %% of the pool; %u namespaces; spins %u us; %" PRIu64 " workers",
+		 o->sessions_max, defaults_uid_sessions_max(o), o->session_share, o->space_count,
+		 defaults_spin_us(o), o->workers);
+	log_info("start", "socket %s, status %s, state %s",
+		 paths->socket[0] ? paths->socket : "given by the parent",
+		 paths->status[0] ? paths->status : "none",
+		 paths->state_dir[0] ? paths->state_dir : "none");
+}
+
+static void defaults_note(void *ctx, enum core_note_kind kind, const char *text)
+{
+	log_write(kind == CORE_NOTE_WARN ? LOG_WARN : LOG_INFO, "core", "%s", text);
+}
+
+/* A core is made and thrown away: it alone knows whether limits and quotas fit together. */
+static int defaults_check_core(const struct options *o, const struct core_config *config,
+			       char *error, size_t size)
+{
+	static const struct core_ops ops = {.note = defaults_note};
+	struct entropy entropy = {0};
+	struct core *core;
+	int r = core_new(config, &ops, NULL, &core);
+
+	if (r < 0) {
+		snprintf(error, size, "the limits: %s", strerror(-r));
+		return r;
+	}
+	r = tenants_add(core, o, "", &entropy, error, size);
+	core_free(core);
+	return r;
+}
+
+int defaults_check(struct options *o, char *error, size_t size)
+{
+	struct paths paths;
+	int r = paths_init(&paths, o, error, size);
+
+	if (r < 0)
+		return r;
+	if (!device_find(o->device_memory, error, size))
+		return -ENODEV;
+	tenants_default(o);
+	struct core_config config = defaults_config(o);
+	r = defaults_check_core(o, &config, error, size);
+	if (r == 0)
+		defaults_log(o, &config, &paths);
+	return r;
+}

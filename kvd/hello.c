@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * HELLO. Checks come in the order in which a person would want to hear about them: does it speak
+ * our language, may this user come, to this namespace, is there room. Each refusal says what to do.
+ * A wrong secret and an unknown namespace sound the same to the client, so that names cannot be
+ * guessed; the log knows.
+ *
+ * Then the session is opened in the core, its memory made, and everything sent in one packet. What
+ * fails after the core knows the session ends it like any other.
+ */
+#include "kvd/hello.h"
+#include "base/bits.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "kvd/crash.h"
+#include "kvd/peer.h"
+#include "kvd/serve.h"
+#include "kvd/server.h"
+#include <errno.h>
+#include <ipc/msg.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define HELLO_AREA_MIN (64u << 10)
+#define HELLO_AREA_MAX (16u << 20)
+#define HELLO_FEATURES KVD_FEATURE_HOST_SLABS
+
+static void hello_send(struct peer *p, int result, const struct kvd_welcome *welcome,
+		       const int *fds, uint32_t fd_count)
+{
+	struct kvd_req req;
+	struct kvd_rep rep = {.op = KVD_OP_HELLO, .result = result, .out_bytes = sizeof(*welcome)};
+
+	memcpy(&req, p->packet.head, sizeof(req));
+	rep.tag = req.tag;
+	int r = sock_send(p->socket.fd, &rep, welcome, sizeof(*welcome), fds, fd_count);
+	if (r < 0)
+		peer_break(p, r, "cannot be sent its welcome");
+}
+
+static struct kvd_welcome hello_welcome(const struct server *s)
+{
+	return (struct kvd_welcome){
+		.magic = KVD_ABI_MAGIC,
+		.major = KVD_ABI_MAJOR,
+		.minor = KVD_ABI_MINOR,
+		.features = HELLO_FEATURES,
+		.nonce = s->nonce,
+		.spin_us = s->spin_us,
+	};
+}
+
+void hello_refuse(struct peer *p, int error, const char *message)
+{
+	struct kvd_welcome welcome = hello_welcome(p->server);
+
+	snprintf(welcome.message, sizeof(welcome.message), "%s", message);
+	log_warn("hello", "pid %d uid %u refused: %s", p->who.pid, p->who.uid, message);
+	hello_send(p, error, &welcome, NULL, 0);
+	peer_break(p, error, "refused");
+}
+
+static bool hello_uid_trusted(uid_t uid)
+{
+	return uid == 0 || uid == geteuid();
+}
+
+static bool hello_uid_allowed(const struct options *o, uid_t uid)
+{
+	if (o->uid_count == 0 || hello_uid_trusted(uid))
+		return true;
+	for (uint32_t i = 0; i < o->uid_count; i++)
+		if (o->uids[i] == uid)
+			return true;
+	return false;
+}
+
+/* Reads the packet into *out. 0, or refused. */
+static int hello_read(struct peer *p, struct kvd_hello *out)
+{
+	char message[256];
+	struct kvd_req req;
+
+	memcpy(&req, p->packet.head, sizeof(req));
+	int r = msg_hello(p->packet.payload, p->packet.payload_bytes, out);
+	if (req.op != KVD_OP_HELLO || (r < 0 && r != -EBADMSG)) {
+		hello_refuse(p, -EPROTO, "the first message is no HELLO: only libkvd speaks here");
+		return -EPROTO;
+	}
+	if (r == 0)
+		return 0;
+	snprintf(message, sizeof(message),
+		 "this kvd (%s) speaks protocol %u, the client %u: use the libkvd that came with "
+		 "this kvd, or update the older of the two",
+		 KVD_VERSION, KVD_ABI_MAJOR, out->major);
+	hello_refuse(p, -EPROTO, message);
+	return -EPROTO;
+}
+
+static uint32_t hello_sessions_of(const struct server *s, uid_t uid)
+{
+	uint32_t n = 0;
+
+	LIST_FOR_EACH (l, &s->peers) {
+		const struct peer *p = CONTAINER_OF(l, struct peer, link);
+		n += p->session >= 0 && !p->admin && p->who.uid == uid;
+	}
+	return n;
+}
+
+/* May this process come in at all, and is there room? 0, or refused. */
+static int hello_admit(struct peer *p, const struct kvd_hello *hello)
+{
+	const struct server *s = p->server;
+	const struct options *o = s->options;
+	char message[256] = "";
+	int r = 0;
+
+	if (!hello_uid_allowed(o, p->who.uid)) {
+		r = -EACCES;
+		snprintf(message, sizeof(message),
+			 "user %u may not use this kvd: add --allow-uid %u", p->who.uid,
+			 p->who.uid);
+	} else if ((hello->flags & KVD_HELLO_ADMIN) && !hello_uid_trusted(p->who.uid)) {
+		r = -EPERM;
+		snprintf(message, sizeof(message),
+			 "admin requests are for root and the daemon's user (uid %u)", geteuid());
+	} else if (!(hello->flags & KVD_HELLO_ADMIN) && s->session_count >= o->sessions_max) {
+		r = -EUSERS;
+		snprintf(message, sizeof(message),
+			 "%u sessions are open, --sessions-max allows no more", s->session_count);
+	} else if (!(hello->flags & KVD_HELLO_ADMIN) && !hello_uid_trusted(p->who.uid) &&
+		   hello_sessions_of(s, p->who.uid) >= s->uid_sessions_max) {
+		r = -EUSERS;
+		snprintf(message, sizeof(message),
+			 "user %u has %u sessions, --uid-sessions-max allows no more", p->who.uid,
+			 s->uid_sessions_max);
+	}
+	if (r < 0)
+		hello_refuse(p, r, message);
+	return r;
+}
+
+/* The number of the namespace, or refused. An admin that names none needs none. */
+static int hello_space(struct peer *p, const struct kvd_hello *hello)
+{
+	const char *name = hello->space[0] ? hello->space : "default";
+	char safe[KVD_NAME_MAX], message[256];
+	int r = core_space_find(p->server->core, name, hello->secret, hello->secret_bytes);
+
+	if (r < 0 && (hello->flags & KVD_HELLO_ADMIN) && !hello->space[0])
+		return 0;
+	if (r >= 0)
+		return r;
+	log_safe(name, sizeof(hello->space), safe, sizeof(safe));
+	log_warn("hello", "pid %d uid %u: namespace '%s': %s", p->who.pid, p->who.uid, safe,
+		 r == -ENOENT ? "there is none of that name" : "wrong secret");
+	snprintf(message, sizeof(message),
+		 "namespace '%s': unknown, or not with this secret; see --namespace of the daemon "
+		 "and the secret file of the client",
+		 safe);
+	hello_refuse(p, -EACCES, message);
+	return -EACCES;
+}
+
+static int hello_open(struct peer *p, const struct kvd_hello *hello, uint32_t space,
+		      uint32_t credits)
+{
+	struct server *s = p->server;
+	struct core_session_args args = {
+		.space = space,
+		.pid = (uint32_t)p->who.pid,
+		.uid = p->who.uid,
+		.leases_max = p->leases_max,
+		.waiting_max = credits / 2,
+		.process = p->who.identity,
+		.group = hello->group,
+		.admin = p->admin,
+		.quiesced = hello->flags & KVD_HELLO_QUIESCED,
+		.name = p->name,
+	};
+	int r = process_join(s, &p->who, &p->process);
+	if (r < 0) {
+		hello_refuse(p, r, "too many processes are watched: try again later");
+		return r;
+	}
+	int session = core_session_open(s->core, &args, s->now_ns);
+	if (session < 0) {
+		hello_refuse(p, session,
+			     session == -ENOENT ? "there is no such session group any more"
+						: "no session is free: try again later");
+		process_leave(p->process, true);
+		p->process = NULL;
+		return session;
+	}
+	p->session = session;
+	s->by_session[session] = p;
+	s->session_count += !p->admin;
+	s->changed = true;
+	return 0;
+}
+
+static int hello_eventfd(int *out)
+{
+	*out = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return *out < 0 ? -errno : 0;
+}
+
+static uint32_t hello_area(uint32_t wanted)
+{
+	return (uint32_t)bits_align_up(BITS_MIN(BITS_MAX(wanted, HELLO_AREA_MIN), HELLO_AREA_MAX),
+				       4096);
+}
+
+/* Rings, lease table, doorbells. */
+static int hello_memory(struct peer *p, const struct kvd_hello *hello, uint32_t credits)
+{
+	uint32_t in = hello_area(hello->in_area_bytes), out = hello_area(hello->out_area_bytes);
+	int to_kvd = -1, to_client = -1;
+	int r = shm_create(&p->rings, "kvd-rings", ring_bytes(credits, in, out), SHM_SEAL_SIZE);
+
+	if (r == 0)
+		r = shm_create(&p->leases, "kvd-leases",
+			       p->leases_max * sizeof(struct kvd_lease_row), SHM_SEAL_READ_ONLY);
+	if (r == 0)
+		r = hello_eventfd(&to_kvd);
+	if (r == 0)
+		r = hello_eventfd(&to_client);
+	if (r == 0)
+		ring_init_server(&p->ring, p->rings.map, credits, in, out);
+	p->ring.bell_to_kvd = to_kvd;
+	p->ring.bell_to_client = to_client;
+	if (r < 0)
+		return r;
+	p->rows = p->leases.map;
+	return loop_add(&p->server->loop, &p->bell, to_kvd, EPOLLIN, serve_bell);
+}
+
+static void hello_answer(struct peer *p)
+{
+	struct kvd_welcome welcome = hello_welcome(p->server);
+	int fds[4] = {p->rings.fd, p->leases.fd, p->ring.bell_to_kvd, p->ring.bell_to_client};
+
+	welcome.group = core_session_group(p->server->core, (uint32_t)p->session);
+	welcome.session = (uint32_t)p->session;
+	welcome.credits = p->ring.credits;
+	welcome.leases_max = p->admin ? 0 : p->leases_max;
+	welcome.in_area_bytes = p->ring.in_area_bytes;
+	welcome.out_area_bytes = p->ring.out_area_bytes;
+	CRASH_POINT(hello_checked);
+	hello_send(p, 0, &welcome, fds, p->admin ? 0 : 4);
+	CRASH_POINT(welcome_sent);
+}
+
+static void hello_log(const struct peer *p, const struct kvd_hello *hello)
+{
+	log_write(p->admin ? LOG_DEBUG : LOG_INFO, "peer",
+		  "session %d: %s, pid %d uid %u: opened in namespace %s, %u credits, %u leases",
+		  p->session, p->name, p->who.pid, p->who.uid,
+		  hello->space[0] ? hello->space : "default", p->ring.credits, p->leases_max);
+}
+
+void hello_handle(struct peer *p)
+{
+	struct kvd_hello hello;
+	int space;
+
+	if (hello_read(p, &hello) < 0 || hello_admit(p, &hello) < 0)
+		return;
+	space = hello_space(p, &hello);
+	if (space < 0)
+		return;
+	p->admin = hello.flags & KVD_HELLO_ADMIN;
+	p->leases_max = BITS_MIN(BITS_MAX(hello.leases_max, 2), KVD_LEASES_MAX);
+	log_safe(hello.name, sizeof(hello.name), p->name, sizeof(p->name));
+	uint32_t credits = (uint32_t)bits_pow2_up(
+		BITS_MIN(BITS_MAX(hello.credits, KVD_CREDITS_MIN), KVD_CREDITS_MAX));
+	if (hello_open(p, &hello, (uint32_t)space, credits) < 0)
+		return;
+	if (!p->admin && hello_memory(p, &hello, credits) < 0) {
+		hello_refuse(p, -ENOMEM, "no memory or descriptors for another session");
+		return;
+	}
+	hello_log(p, &hello);
+	hello_answer(p);
+	explicit_bzero(&hello, sizeof(hello));
+	explicit_bzero(p->packet.payload, sizeof(hello));
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kvd: reads options, then is a server until told to stop. Exit 0 well, 1 failed, 2 usage. */
+#include "base/log.h"
+#include "kvd/crash.h"
+#include "kvd/defaults.h"
+#include "kvd/help.h"
+#include "kvd/options.h"
+#include "kvd/server.h"
+#include "kvd/tenants.h"
+#include <signal.h>
+#include <stdio.h>
+
+/* Large, and one of each: static. */
+static struct options main_options;
+static struct server main_server;
+
+static int main_serve(struct options *o)
+{
+	char error[512] = "";
+
+	crash_init();
+	signal(SIGPIPE, SIG_IGN);
+	tenants_default(o);
+	int r = server_init(&main_server, o, error, sizeof(error));
+	if (r == 0)
+		server_run(&main_server);
+	else
+		log_error("start", "%s", error);
+	server_fini(&main_server);
+	if (r == 0)
+		log_info("stop", "bye");
+	return r < 0;
+}
+
+static int main_check(struct options *o)
+{
+	char error[512] = "";
+	int r = defaults_check(o, error, sizeof(error));
+
+	if (r < 0)
+		log_error("config", "%s", error);
+	else
+		log_info("config", "good");
+	return r < 0 ? 2 : 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct options *o = &main_options;
+	char error[512] = "";
+
+	if (options_parse(o, argc, argv, error, sizeof(error)) < 0) {
+		log_error("options", "%s", error);
+		return 2;
+	}
+	log_level_max = o->log_level;
+	if (o->version)
+		printf("kvd " KVD_VERSION ", protocol %d.%d\n", KVD_ABI_MAJOR, KVD_ABI_MINOR);
+	else if (o->help)
+		help_text(stdout);
+	else if (o->help_man)
+		help_man(stdout);
+	else
+		return o->check_config ? main_check(o) : main_serve(o);
+	return 0;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sessions come and go, a process dies once. Its record lives from its first HELLO until it has
+ * neither a session nor a debt: after a clean BYE at once, after a broken session when the pidfd
+ * says that it is dead and the core was told so. A hang-up may never come while a child holds the
+ * socket, so the pidfd also ends sessions that look alive.
+ */
+#include "kvd/process.h"
+#include "base/bits.h"
+#include "base/log.h"
+#include "kvd/crash.h"
+#include "kvd/peer.h"
+#include "kvd/server.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+static struct process *process_find(struct server *s, uint64_t identity)
+{
+	LIST_FOR_EACH (l, &s->processes) {
+		struct process *p = CONTAINER_OF(l, struct process, link);
+		if (p->identity == identity)
+			return p;
+	}
+	return NULL;
+}
+
+/* Leaves the loop; memory goes at the end of the turn, because this batch may name it again. */
+static void process_retire(struct process *p)
+{
+	int fd = p->source.fd;
+
+	loop_remove(&p->server->loop, &p->source);
+	close(fd);
+	list_remove(&p->link);
+	list_push_back(&p->server->dead_processes, &p->link);
+	p->server->process_count--;
+}
+
+static void process_died(struct loop_source *source, uint32_t events)
+{
+	struct process *p = CONTAINER_OF(source, struct process, source);
+	struct server *s = p->server;
+
+	CRASH_POINT(process_dead);
+	/* It must stay until all its sessions have left. */
+	p->owes = true;
+	peer_end_all_of(s, p);
+	core_process_dead(s->core, p->identity, s->now_ns);
+	s->changed = true;
+	log_debug("process", "pid %u is dead", p->pid);
+	process_retire(p);
+}
+
+static int process_new(struct server *s, const struct sock_peer *peer, struct process **out)
+{
+	struct process *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	p->server = s;
+	p->identity = peer->identity;
+	p->pid = (uint32_t)peer->pid;
+	p->uid = peer->uid;
+	int r = loop_add(&s->loop, &p->source, peer->pidfd, EPOLLIN, process_died);
+	if (r < 0) {
+		free(p);
+		return r;
+	}
+	list_push_back(&s->processes, &p->link);
+	s->process_count++;
+	*out = p;
+	return 0;
+}
+
+int process_join(struct server *s, struct sock_peer *peer, struct process **out)
+{
+	struct process *p = process_find(s, peer->identity);
+	int r = 0;
+
+	if (p)
+		close(peer->pidfd);
+	else if (s->process_count >= SERVER_PROCESSES_MAX)
+		r = -EUSERS;
+	else
+		r = process_new(s, peer, &p);
+	if (r < 0)
+		close(peer->pidfd);
+	peer->pidfd = -1;
+	if (r == 0) {
+		p->sessions++;
+		*out = p;
+	}
+	return r;
+}
+
+void process_leave(struct process *p, bool clean)
+{
+	p->sessions--;
+	p->owes |= !clean;
+	if (p->sessions == 0 && !p->owes)
+		process_retire(p);
+}
+
+void process_reap(struct server *s)
+{
+	LIST_FOR_EACH_SAFE (l, tmp, &s->dead_processes) {
+		list_remove(l);
+		free(CONTAINER_OF(l, struct process, link));
+	}
+}
+
+void process_free_all(struct server *s)
+{
+	LIST_FOR_EACH_SAFE (l, tmp, &s->processes)
+		process_retire(CONTAINER_OF(l, struct process, link));
+	process_reap(s);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A process that has, or had, sessions: watched by its pidfd, whose word alone proves its death. */
+#ifndef KVD_PROCESS_H
+#define KVD_PROCESS_H
+
+#include "base/list.h"
+#include "kvd/loop.h"
+#include <ipc/sock.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct server;
+
+struct process {
+	struct list_link link;
+	struct server *server;
+	struct loop_source source;
+	uint64_t identity;
+	uint32_t pid;
+	uint32_t uid;
+	uint32_t sessions; /* open now */
+	bool owes;	   /* a session of it broke: pages wait for its death */
+};
+
+/* The process of this peer; takes peer->pidfd over in any case. 0, -EUSERS: too many are watched.
+ */
+int process_join(struct server *s, struct sock_peer *peer, struct process **out);
+/* A session of it has ended; clean: it had said BYE. */
+void process_leave(struct process *p, bool clean);
+/* At the end: all of them. */
+void process_free_all(struct server *s);
+/* Frees those that died or left in this turn. */
+void process_reap(struct server *s);
+
+#endif

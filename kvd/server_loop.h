@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The turns of the daemon's loop. */
+#ifndef KVD_SERVER_LOOP_H
+#define KVD_SERVER_LOOP_H
+
+struct server;
+
+/* Adds listening socket, signals and workers to the loop. 0 or -errno. */
+int server_loop_init(struct server *s);
+
+#endif
