@@ -13,9 +13,9 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "kvd/crash.h"
-#include "kvd/hello.h"
 #include "kvd/serve.h"
 #include "kvd/server.h"
+#include "kvd/welcome.h"
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static void peer_packet(struct peer *p)
 	if (p->packet.fd_count)
 		peer_break(p, -EPROTO, "sent descriptors");
 	else if (p->session < 0)
-		hello_handle(p);
+		welcome_handle(p);
 	else
 		serve_packet(p);
 }

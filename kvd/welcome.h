@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first message of a connection: who may come in, and what it gets. */
-#ifndef KVD_HELLO_H
-#define KVD_HELLO_H
+#ifndef KVD_WELCOME_H
+#define KVD_WELCOME_H
 
 struct peer;
 
 /* p->packet is the first packet. Welcomes the peer or refuses it with words, and then marks it. */
-void hello_handle(struct peer *p);
+void welcome_handle(struct peer *p);
 /* Refuses one from whom nothing was read. */
-void hello_refuse(struct peer *p, int error, const char *message);
+void welcome_refuse(struct peer *p, int error, const char *message);
 
 #endif

@@ -8,7 +8,7 @@
  * Then the session is opened in the core, its memory made, and everything sent in one packet. What
  * fails after the core knows the session ends it like any other.
  */
-#include "kvd/hello.h"
+#include "kvd/welcome.h"
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/units.h"
@@ -23,12 +23,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define HELLO_AREA_MIN (64u << 10)
-#define HELLO_AREA_MAX (16u << 20)
-#define HELLO_FEATURES KVD_FEATURE_HOST_SLABS
+#define WELCOME_AREA_MIN (64u << 10)
+#define WELCOME_AREA_MAX (16u << 20)
+#define WELCOME_FEATURES KVD_FEATURE_HOST_SLABS
 
-static void hello_send(struct peer *p, int result, const struct kvd_welcome *welcome,
-		       const int *fds, uint32_t fd_count)
+static void welcome_send(struct peer *p, int result, const struct kvd_welcome *welcome,
+			 const int *fds, uint32_t fd_count)
 {
 	struct kvd_req req;
 	struct kvd_rep rep = {.op = KVD_OP_HELLO, .result = result, .out_bytes = sizeof(*welcome)};
@@ -40,36 +40,36 @@ static void hello_send(struct peer *p, int result, const struct kvd_welcome *wel
 		peer_break(p, r, "cannot be sent its welcome");
 }
 
-static struct kvd_welcome hello_welcome(const struct server *s)
+static struct kvd_welcome welcome_new(const struct server *s)
 {
 	return (struct kvd_welcome){
 		.magic = KVD_ABI_MAGIC,
 		.major = KVD_ABI_MAJOR,
 		.minor = KVD_ABI_MINOR,
-		.features = HELLO_FEATURES,
+		.features = WELCOME_FEATURES,
 		.nonce = s->nonce,
 		.spin_us = s->spin_us,
 	};
 }
 
-void hello_refuse(struct peer *p, int error, const char *message)
+void welcome_refuse(struct peer *p, int error, const char *message)
 {
-	struct kvd_welcome welcome = hello_welcome(p->server);
+	struct kvd_welcome welcome = welcome_new(p->server);
 
 	snprintf(welcome.message, sizeof(welcome.message), "%s", message);
 	log_warn("hello", "pid %d uid %u refused: %s", p->who.pid, p->who.uid, message);
-	hello_send(p, error, &welcome, NULL, 0);
+	welcome_send(p, error, &welcome, NULL, 0);
 	peer_break(p, error, "refused");
 }
 
-static bool hello_uid_trusted(uid_t uid)
+static bool welcome_uid_trusted(uid_t uid)
 {
 	return uid == 0 || uid == geteuid();
 }
 
-static bool hello_uid_allowed(const struct options *o, uid_t uid)
+static bool welcome_uid_allowed(const struct options *o, uid_t uid)
 {
-	if (o->uid_count == 0 || hello_uid_trusted(uid))
+	if (o->uid_count == 0 || welcome_uid_trusted(uid))
 		return true;
 	for (uint32_t i = 0; i < o->uid_count; i++)
 		if (o->uids[i] == uid)
@@ -78,7 +78,7 @@ static bool hello_uid_allowed(const struct options *o, uid_t uid)
 }
 
 /* Reads the packet into *out. 0, or refused. */
-static int hello_read(struct peer *p, struct kvd_hello *out)
+static int welcome_read(struct peer *p, struct kvd_hello *out)
 {
 	char message[256];
 	struct kvd_req req;
@@ -86,7 +86,8 @@ static int hello_read(struct peer *p, struct kvd_hello *out)
 	memcpy(&req, p->packet.head, sizeof(req));
 	int r = msg_hello(p->packet.payload, p->packet.payload_bytes, out);
 	if (req.op != KVD_OP_HELLO || (r < 0 && r != -EBADMSG)) {
-		hello_refuse(p, -EPROTO, "the first message is no HELLO: only libkvd speaks here");
+		welcome_refuse(p, -EPROTO,
+			       "the first message is no HELLO: only libkvd speaks here");
 		return -EPROTO;
 	}
 	if (r == 0)
@@ -95,11 +96,11 @@ static int hello_read(struct peer *p, struct kvd_hello *out)
 		 "this kvd (%s) speaks protocol %u, the client %u: use the libkvd that came with "
 		 "this kvd, or update the older of the two",
 		 KVD_VERSION, KVD_ABI_MAJOR, out->major);
-	hello_refuse(p, -EPROTO, message);
+	welcome_refuse(p, -EPROTO, message);
 	return -EPROTO;
 }
 
-static uint32_t hello_sessions_of(const struct server *s, uid_t uid)
+static uint32_t welcome_sessions_of(const struct server *s, uid_t uid)
 {
 	uint32_t n = 0;
 
@@ -111,19 +112,19 @@ static uint32_t hello_sessions_of(const struct server *s, uid_t uid)
 }
 
 /* May this process come in at all, and is there room? 0, or refused. */
-static int hello_admit(struct peer *p, const struct kvd_hello *hello)
+static int welcome_admit(struct peer *p, const struct kvd_hello *hello)
 {
 	const struct server *s = p->server;
 	const struct options *o = s->options;
 	char message[256] = "";
 	int r = 0;
 
-	if (!hello_uid_allowed(o, p->who.uid)) {
+	if (!welcome_uid_allowed(o, p->who.uid)) {
 		r = -EACCES;
 		snprintf(message, sizeof(message),
 			 "user %u may not use this kvd: add --allow-uid %u", p->who.uid,
 			 p->who.uid);
-	} else if ((hello->flags & KVD_HELLO_ADMIN) && !hello_uid_trusted(p->who.uid)) {
+	} else if ((hello->flags & KVD_HELLO_ADMIN) && !welcome_uid_trusted(p->who.uid)) {
 		r = -EPERM;
 		snprintf(message, sizeof(message),
 			 "admin requests are for root and the daemon's user (uid %u)", geteuid());
@@ -131,20 +132,20 @@ static int hello_admit(struct peer *p, const struct kvd_hello *hello)
 		r = -EUSERS;
 		snprintf(message, sizeof(message),
 			 "%u sessions are open, --sessions-max allows no more", s->session_count);
-	} else if (!(hello->flags & KVD_HELLO_ADMIN) && !hello_uid_trusted(p->who.uid) &&
-		   hello_sessions_of(s, p->who.uid) >= s->uid_sessions_max) {
+	} else if (!(hello->flags & KVD_HELLO_ADMIN) && !welcome_uid_trusted(p->who.uid) &&
+		   welcome_sessions_of(s, p->who.uid) >= s->uid_sessions_max) {
 		r = -EUSERS;
 		snprintf(message, sizeof(message),
 			 "user %u has %u sessions, --uid-sessions-max allows no more", p->who.uid,
 			 s->uid_sessions_max);
 	}
 	if (r < 0)
-		hello_refuse(p, r, message);
+		welcome_refuse(p, r, message);
 	return r;
 }
 
 /* The number of the namespace, or refused. An admin that names none needs none. */
-static int hello_space(struct peer *p, const struct kvd_hello *hello)
+static int welcome_space(struct peer *p, const struct kvd_hello *hello)
 {
 	const char *name = hello->space[0] ? hello->space : "default";
 	char safe[KVD_NAME_MAX], message[256];
@@ -161,12 +162,12 @@ static int hello_space(struct peer *p, const struct kvd_hello *hello)
 		 "namespace '%s': unknown, or not with this secret; see --namespace of the daemon "
 		 "and the secret file of the client",
 		 safe);
-	hello_refuse(p, -EACCES, message);
+	welcome_refuse(p, -EACCES, message);
 	return -EACCES;
 }
 
-static int hello_open(struct peer *p, const struct kvd_hello *hello, uint32_t space,
-		      uint32_t credits)
+static int welcome_open(struct peer *p, const struct kvd_hello *hello, uint32_t space,
+			uint32_t credits)
 {
 	struct server *s = p->server;
 	struct core_session_args args = {
@@ -183,14 +184,14 @@ static int hello_open(struct peer *p, const struct kvd_hello *hello, uint32_t sp
 	};
 	int r = process_join(s, &p->who, &p->process);
 	if (r < 0) {
-		hello_refuse(p, r, "too many processes are watched: try again later");
+		welcome_refuse(p, r, "too many processes are watched: try again later");
 		return r;
 	}
 	int session = core_session_open(s->core, &args, s->now_ns);
 	if (session < 0) {
-		hello_refuse(p, session,
-			     session == -ENOENT ? "there is no such session group any more"
-						: "no session is free: try again later");
+		welcome_refuse(p, session,
+			       session == -ENOENT ? "there is no such session group any more"
+						  : "no session is free: try again later");
 		process_leave(p->process, true);
 		p->process = NULL;
 		return session;
@@ -202,22 +203,22 @@ static int hello_open(struct peer *p, const struct kvd_hello *hello, uint32_t sp
 	return 0;
 }
 
-static int hello_eventfd(int *out)
+static int welcome_eventfd(int *out)
 {
 	*out = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	return *out < 0 ? -errno : 0;
 }
 
-static uint32_t hello_area(uint32_t wanted)
+static uint32_t welcome_area(uint32_t wanted)
 {
-	return (uint32_t)bits_align_up(BITS_MIN(BITS_MAX(wanted, HELLO_AREA_MIN), HELLO_AREA_MAX),
-				       4096);
+	return (uint32_t)bits_align_up(
+		BITS_MIN(BITS_MAX(wanted, WELCOME_AREA_MIN), WELCOME_AREA_MAX), 4096);
 }
 
 /* Rings, lease table, doorbells. */
-static int hello_memory(struct peer *p, const struct kvd_hello *hello, uint32_t credits)
+static int welcome_memory(struct peer *p, const struct kvd_hello *hello, uint32_t credits)
 {
-	uint32_t in = hello_area(hello->in_area_bytes), out = hello_area(hello->out_area_bytes);
+	uint32_t in = welcome_area(hello->in_area_bytes), out = welcome_area(hello->out_area_bytes);
 	int to_kvd = -1, to_client = -1;
 	int r = shm_create(&p->rings, "kvd-rings", ring_bytes(credits, in, out), SHM_SEAL_SIZE);
 
@@ -225,9 +226,9 @@ static int hello_memory(struct peer *p, const struct kvd_hello *hello, uint32_t 
 		r = shm_create(&p->leases, "kvd-leases",
 			       p->leases_max * sizeof(struct kvd_lease_row), SHM_SEAL_READ_ONLY);
 	if (r == 0)
-		r = hello_eventfd(&to_kvd);
+		r = welcome_eventfd(&to_kvd);
 	if (r == 0)
-		r = hello_eventfd(&to_client);
+		r = welcome_eventfd(&to_client);
 	if (r == 0)
 		ring_init_server(&p->ring, p->rings.map, credits, in, out);
 	p->ring.bell_to_kvd = to_kvd;
@@ -238,9 +239,9 @@ static int hello_memory(struct peer *p, const struct kvd_hello *hello, uint32_t 
 	return loop_add(&p->server->loop, &p->bell, to_kvd, EPOLLIN, serve_bell);
 }
 
-static void hello_answer(struct peer *p)
+static void welcome_answer(struct peer *p)
 {
-	struct kvd_welcome welcome = hello_welcome(p->server);
+	struct kvd_welcome welcome = welcome_new(p->server);
 	int fds[4] = {p->rings.fd, p->leases.fd, p->ring.bell_to_kvd, p->ring.bell_to_client};
 
 	welcome.group = core_session_group(p->server->core, (uint32_t)p->session);
@@ -250,11 +251,11 @@ static void hello_answer(struct peer *p)
 	welcome.in_area_bytes = p->ring.in_area_bytes;
 	welcome.out_area_bytes = p->ring.out_area_bytes;
 	CRASH_POINT(hello_checked);
-	hello_send(p, 0, &welcome, fds, p->admin ? 0 : 4);
+	welcome_send(p, 0, &welcome, fds, p->admin ? 0 : 4);
 	CRASH_POINT(welcome_sent);
 }
 
-static void hello_log(const struct peer *p, const struct kvd_hello *hello)
+static void welcome_log(const struct peer *p, const struct kvd_hello *hello)
 {
 	log_write(p->admin ? LOG_DEBUG : LOG_INFO, "peer",
 		  "session %d: %s, pid %d uid %u: opened in namespace %s, %u credits, %u leases",
@@ -262,14 +263,14 @@ static void hello_log(const struct peer *p, const struct kvd_hello *hello)
 		  hello->space[0] ? hello->space : "default", p->ring.credits, p->leases_max);
 }
 
-void hello_handle(struct peer *p)
+void welcome_handle(struct peer *p)
 {
 	struct kvd_hello hello;
 	int space;
 
-	if (hello_read(p, &hello) < 0 || hello_admit(p, &hello) < 0)
+	if (welcome_read(p, &hello) < 0 || welcome_admit(p, &hello) < 0)
 		return;
-	space = hello_space(p, &hello);
+	space = welcome_space(p, &hello);
 	if (space < 0)
 		return;
 	p->admin = hello.flags & KVD_HELLO_ADMIN;
@@ -277,14 +278,14 @@ void hello_handle(struct peer *p)
 	log_safe(hello.name, sizeof(hello.name), p->name, sizeof(p->name));
 	uint32_t credits = (uint32_t)bits_pow2_up(
 		BITS_MIN(BITS_MAX(hello.credits, KVD_CREDITS_MIN), KVD_CREDITS_MAX));
-	if (hello_open(p, &hello, (uint32_t)space, credits) < 0)
+	if (welcome_open(p, &hello, (uint32_t)space, credits) < 0)
 		return;
-	if (!p->admin && hello_memory(p, &hello, credits) < 0) {
-		hello_refuse(p, -ENOMEM, "no memory or descriptors for another session");
+	if (!p->admin && welcome_memory(p, &hello, credits) < 0) {
+		welcome_refuse(p, -ENOMEM, "no memory or descriptors for another session");
 		return;
 	}
-	hello_log(p, &hello);
-	hello_answer(p);
+	welcome_log(p, &hello);
+	welcome_answer(p);
 	explicit_bzero(&hello, sizeof(hello));
 	explicit_bzero(p->packet.payload, sizeof(hello));
 }
