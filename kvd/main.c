@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "kvd/crash.h"
 #include "kvd/defaults.h"
-#include "kvd/help.h"
+#include "kvd/manual.h"
 #include "kvd/options.h"
 #include "kvd/server.h"
 #include "kvd/tenants.h"
@@ -57,9 +57,9 @@ int main(int argc, char **argv)
 	if (o->version)
 		printf("kvd " KVD_VERSION ", protocol %d.%d\n", KVD_ABI_MAJOR, KVD_ABI_MINOR);
 	else if (o->help)
-		help_text(stdout);
+		manual_help(stdout);
 	else if (o->help_man)
-		help_man(stdout);
+		manual_roff(stdout);
 	else
 		return o->check_config ? main_check(o) : main_serve(o);
 	return 0;

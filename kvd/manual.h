@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --help and the manual page, both made from the table of options. */
-#ifndef KVD_HELP_H
-#define KVD_HELP_H
+#ifndef KVD_MANUAL_H
+#define KVD_MANUAL_H
 
 #include <stdio.h>
 
-void help_text(FILE *out);
+void manual_help(FILE *out);
 /* roff for kvd(8). */
-void help_man(FILE *out);
+void manual_roff(FILE *out);
 
 #endif
