@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The four forms of /v1/completions' prompt: "text", ["text", ...], [1, 2], [[1, 2], ...]. The
- * first element decides for all. Text is read as Hugging Face's tokenizers read it: special
- * spellings become their tokens, and BOS is put in front where the model wants it.
+ * The four forms of /v1/completions' prompt: "text", ["text", ...], [1, 2], [[1, 2], ...]. A
+ * list whose first element is a number is one prompt of token ids. Text is read as Hugging Face's
+ * tokenizers read it: special spellings become their tokens, and BOS is put in front where the
+ * model wants it.
  */
 #include "engine/http/prompt.h"
 #include "engine/http/body.h"

@@ -15,17 +15,25 @@ void stop_init(struct stop *s, const struct stop_set *set)
 	s->hit = false;
 }
 
-/* Where the first complete stop string begins, or held_bytes. */
+/*
+ * Where the stop string begins that is complete first, or held_bytes. First by its end, not by its
+ * start, so that the answer does not depend on how the text was cut into pieces.
+ */
 static size_t first_hit(const struct stop *s)
 {
 	size_t first = s->held_bytes;
+	size_t first_end = s->held_bytes + 1;
 
 	for (uint32_t i = 0; i < s->set->count; i++) {
 		const struct stop_string *t = &s->set->string[i];
 		const char *at = memmem(s->held, s->held_bytes, t->text, t->bytes);
+		size_t start = at ? (size_t)(at - s->held) : 0;
+		size_t end = start + t->bytes;
 
-		if (at && (size_t)(at - s->held) < first)
-			first = (size_t)(at - s->held);
+		if (at && (end < first_end || (end == first_end && start < first))) {
+			first = start;
+			first_end = end;
+		}
 	}
 	return first;
 }
