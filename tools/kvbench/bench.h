@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the benches of kvbench share. A bench measures, finds the physical limit in the same run,
+ * and emits rows; a table for people and one JSON object a line come from the same rows. Medians,
+ * and ratios within one run: machines are shared and noisy.
+ */
+#ifndef TOOLS_KVBENCH_BENCH_H
+#define TOOLS_KVBENCH_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct bench_row {
+	const char *bench;
+	const char *name; /* the JSON key is "case" */
+	double value;
+	const char *unit;
+	double limit;	 /* in the same unit; 0: none */
+	double fraction; /* of the limit, 1 is the limit; 0: none */
+};
+
+/* What all benches get; options of one bench alone are read by itself from argv. */
+struct bench {
+	bool json;
+	uint32_t threads;	 /* 0: one per core */
+	const char *model;	 /* GGUF path, or NULL */
+	const char *kvd_program; /* the daemon's binary */
+	uint32_t repeat;	 /* samples for a median; 0: the bench's own choice */
+};
+
+/* Prints the row: on the first one a heading too, in the people's form. */
+void bench_emit(const struct bench *b, const struct bench_row *row);
+/* Sorts the samples and returns their median. count > 0. */
+double bench_median(double *samples, size_t count);
+/* Keeps the optimiser from dropping the computation of v. */
+static inline void bench_use(const void *v)
+{
+	__asm__ volatile("" : : "g"(v) : "memory");
+}
+
+/* Each returns an exit status. */
+int bench_gemm_run(const struct bench *b);
+int bench_attention_run(const struct bench *b);
+int bench_prefill_run(const struct bench *b);
+int bench_decode_run(const struct bench *b);
+int bench_acquire_run(const struct bench *b);
+int bench_ring_run(const struct bench *b);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decoding of one sequence, token by token, from the start and at depth: tokens per second. The
+ * limit is the bytes touched (all weights and the KV so far) over the measured read bandwidth.
+ */
+#include "tools/kvbench/limits.h"
+#include "tools/kvbench/session.h"
+
+#include <base/bits.h>
+#include <base/units.h>
+#include <stdio.h>
+
+#define DECODE_DEPTH 4096u
+#define DECODE_TOKENS_MAX 128u
+
+static void bench_decode_case(const struct bench *b, struct session *s, const char *name,
+			      uint32_t depth, uint32_t count, double bytes_per_s)
+{
+	const struct kvd_layout *layout = forward_layout(s->forward);
+	double kv_bytes = (double)kvd_layout_page_bytes(layout) / layout->page_tokens;
+	double touched = (double)s->model->weight_bytes + kv_bytes * (depth + count / 2.0);
+	uint32_t repeat = BITS_MIN(b->repeat ? b->repeat : 5, 101u);
+	double seconds[101];
+
+	session_prefill(s, 0, BITS_MAX(depth, 1u));
+	for (uint32_t r = 0; r < repeat; r++) {
+		uint64_t start_ns = units_now_ns();
+		for (uint32_t t = 0; t < count; t++)
+			session_prefill(s, depth + t, 1);
+		seconds[r] = (double)(units_now_ns() - start_ns) / 1e9;
+	}
+	double rate = count / bench_median(seconds, repeat);
+	bench_emit(b, &(struct bench_row){.bench = "decode",
+					  .name = name,
+					  .value = rate,
+					  .unit = "tok/s",
+					  .limit = bytes_per_s / touched,
+					  .fraction = rate * touched / bytes_per_s});
+}
+
+int bench_decode_run(const struct bench *b)
+{
+	struct session s;
+
+	if (session_open(&s, b, DECODE_DEPTH + DECODE_TOKENS_MAX) != 0)
+		return 1;
+	double bytes_per_s = limits_read_bytes_per_s(kernels_ctx_threads(forward_ctx(s.forward)));
+	bench_decode_case(b, &s, "tg128", 0, 128, bytes_per_s);
+	bench_decode_case(b, &s, "tg64@4096", DECODE_DEPTH, 64, bytes_per_s);
+	session_close(&s);
+	return 0;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kvbench: reads the options, runs the benches that were named. */
+#include "tools/kvbench/bench.h"
+
+#include <base/bits.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct {
+	const char *name;
+	const char *summary;
+	int (*run)(const struct bench *b);
+} main_benches[] = {
+	{"gemm", "matrix products at the model's shapes, against the measured FLOP/s",
+	 bench_gemm_run},
+	{"attention", "flash attention over pages, prefill and decode", bench_attention_run},
+	{"prefill", "tokens per second of a whole prefill; needs --model", bench_prefill_run},
+	{"decode", "tokens per second of decoding, at depths; needs --model", bench_decode_run},
+	{"acquire", "match and pin a cached prefix through a real daemon", bench_acquire_run},
+	{"ring", "a message to the daemon and back, spinning and sleeping", bench_ring_run},
+};
+
+static void main_help(void)
+{
+	printf("usage: kvbench [OPTION]... BENCH...\n\n"
+	       "Measures, beside the physical limits measured in the same run.\n\n");
+	for (size_t i = 0; i < ARRAY_LEN(main_benches); i++)
+		printf("  %-10s %s\n", main_benches[i].name, main_benches[i].summary);
+	printf("\n  --json         one object a line: bench, case, value, unit, limit, fraction\n"
+	       "  --threads N    threads of the kernels; default: one per core\n"
+	       "  --model FILE   a GGUF file; default: $KVD_MODEL\n"
+	       "  --kvd FILE     the daemon's program; default: beside this one, then PATH\n"
+	       "  --repeat N     samples for each median\n"
+	       "  --help         this help\n"
+	       "  --version      print the version\n"
+	       "\nExit status: 0 ok, 1 failed, 2 usage.\n");
+}
+
+/* ../../kvd/kvd in a build folder, else kvd beside this program, else from PATH. */
+static const char *main_kvd_program(void)
+{
+	static char path[4200];
+	static const char *const beside[] = {"../../kvd/kvd", "kvd"};
+	char self[4096];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (n > 0) {
+		self[n] = '\0';
+		*strrchr(self, '/') = '\0';
+		for (size_t i = 0; i < ARRAY_LEN(beside); i++) {
+			snprintf(path, sizeof(path), "%s/%s", self, beside[i]);
+			if (access(path, X_OK) == 0)
+				return path;
+		}
+	}
+	return "kvd";
+}
+
+static int main_number(const char *text, uint32_t *out)
+{
+	char *end;
+	unsigned long v = strtoul(text, &end, 10);
+
+	if (end == text || *end || v == 0 || v > 100000) {
+		fprintf(stderr, "kvbench: %s is not a number from 1 to 100000\n", text);
+		return -EINVAL;
+	}
+	*out = (uint32_t)v;
+	return 0;
+}
+
+/* 0: go on; else exit status + 1. */
+static int main_options(struct bench *b, int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"json", no_argument, NULL, 'j'},	  {"threads", required_argument, NULL, 't'},
+		{"model", required_argument, NULL, 'm'},  {"kvd", required_argument, NULL, 'k'},
+		{"repeat", required_argument, NULL, 'r'}, {"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'v'},	  {0}};
+	int c, err = 0;
+
+	while (!err && (c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		if (c == 'j')
+			b->json = true;
+		else if (c == 't')
+			err = main_number(optarg, &b->threads);
+		else if (c == 'm')
+			b->model = optarg;
+		else if (c == 'k')
+			b->kvd_program = optarg;
+		else if (c == 'r')
+			err = main_number(optarg, &b->repeat);
+		else if (c == 'v')
+			return printf("kvbench %s\n", KVD_VERSION) > 0 ? 1 : 2;
+		else if (c == 'h')
+			return main_help(), 1;
+		else
+			err = -EINVAL;
+	}
+	return err ? 3 : 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct bench b = {.model = getenv("KVD_MODEL"), .kvd_program = main_kvd_program()};
+	int status = main_options(&b, argc, argv);
+
+	if (status)
+		return status - 1;
+	if (optind == argc) {
+		main_help();
+		return 2;
+	}
+	for (int i = optind; i < argc; i++) {
+		size_t found = 0;
+		while (found < ARRAY_LEN(main_benches) &&
+		       strcmp(main_benches[found].name, argv[i]) != 0)
+			found++;
+		if (found == ARRAY_LEN(main_benches)) {
+			fprintf(stderr, "kvbench: there is no bench %s; see kvbench --help\n",
+				argv[i]);
+			return 2;
+		}
+		status = main_benches[found].run(&b);
+		if (status)
+			return status;
+	}
+	return 0;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a model on pages of its own: no daemon, so that the figure is the kernels' alone. */
+#include "tools/kvbench/session.h"
+
+#include <base/bits.h>
+#include <engine/model/gguf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SESSION_PAGE_TOKENS 64u
+
+static int session_load(struct session *s, const struct bench *b)
+{
+	char error[MODEL_ERROR_MAX];
+	struct gguf *file;
+
+	if (!b->model) {
+		fprintf(stderr, "kvbench: name a GGUF file with --model or $KVD_MODEL\n");
+		return -EINVAL;
+	}
+	int err = gguf_open(b->model, &file, error, sizeof(error));
+	if (!err) {
+		err = model_load(file, kernels_cpu(NULL), NULL, NULL, &s->model, error);
+		gguf_close(file);
+	}
+	if (err)
+		fprintf(stderr, "kvbench: %s\n", error);
+	return err;
+}
+
+static int session_pages(struct session *s, uint32_t token_max)
+{
+	uint64_t page_bytes = kvd_layout_page_bytes(forward_layout(s->forward));
+
+	s->page_count = (uint32_t)bits_div_ceil(token_max, SESSION_PAGE_TOKENS);
+	s->token_max = token_max;
+	s->pages = calloc(s->page_count, sizeof(*s->pages));
+	s->tokens = calloc(token_max, sizeof(*s->tokens));
+	s->memory = aligned_alloc(4096, s->page_count * bits_align_up(page_bytes, 4096));
+	if (!s->pages || !s->tokens || !s->memory)
+		return -ENOMEM;
+	memset(s->memory, 0, s->page_count * bits_align_up(page_bytes, 4096));
+	for (uint32_t i = 0; i < s->page_count; i++)
+		s->pages[i] = (uint64_t)(uintptr_t)s->memory + i * bits_align_up(page_bytes, 4096);
+	for (uint32_t i = 0; i < token_max; i++)
+		s->tokens[i] = (i * 2654435761u >> 7) % s->model->h.vocab;
+	return 0;
+}
+
+int session_open(struct session *s, const struct bench *b, uint32_t token_max)
+{
+	struct forward_limits limits = {.rows_max = SESSION_CHUNK_TOKENS,
+					.sampled_max = 1,
+					.page_tokens = SESSION_PAGE_TOKENS,
+					.threads = b->threads};
+
+	*s = (struct session){0};
+	int err = session_load(s, b);
+	if (!err)
+		err = forward_new(s->model, &limits, &s->forward);
+	if (!err)
+		err = session_pages(s, token_max);
+	if (err)
+		session_close(s);
+	return err;
+}
+
+void session_close(struct session *s)
+{
+	forward_free(s->forward);
+	model_free(s->model);
+	free(s->pages);
+	free(s->tokens);
+	free(s->memory);
+	*s = (struct session){0};
+}
+
+void session_prefill(struct session *s, uint32_t pos, uint32_t count)
+{
+	for (uint32_t done = 0; done < count;) {
+		uint32_t rows = BITS_MIN(count - done, SESSION_CHUNK_TOKENS), last = rows - 1;
+		struct kernel_seq seq = {.rows = rows, .pos0 = pos + done, .pages = s->pages};
+		struct forward_batch batch = {.tokens = s->tokens + pos + done,
+					      .rows = rows,
+					      .seqs = &seq,
+					      .seq_count = 1,
+					      .sampled = &last,
+					      .sampled_count = done + rows == count};
+
+		bench_use(forward_step(s->forward, &batch));
+		done += rows;
+	}
+}
+
+double session_linear_flop(const struct session *s)
+{
+	const struct model_layer *l = &s->model->layer[0];
+	double weights = (double)l->qkv.n * l->qkv.k + (double)l->out.n * l->out.k +
+			 (double)l->gate_up.n * l->gate_up.k + (double)l->down.n * l->down.k;
+
+	return 2 * weights * s->model->h.layers;
+}
+
+double session_head_flop(const struct session *s)
+{
+	return 2.0 * s->model->h.vocab * s->model->h.hidden;
+}
+
+double session_attention_flop(const struct session *s, uint32_t depth)
+{
+	const struct model_hparams *h = &s->model->h;
+
+	return 4.0 * h->layers * h->heads * h->head_dim * depth;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model, its forward pass, and pages in private memory: what prefill and decode are timed on. */
+#ifndef TOOLS_KVBENCH_SESSION_H
+#define TOOLS_KVBENCH_SESSION_H
+
+#include "tools/kvbench/bench.h"
+
+#include <engine/forward.h>
+#include <engine/model/model.h>
+
+#define SESSION_CHUNK_TOKENS 512u
+
+struct session {
+	struct model *model;
+	struct forward *forward;
+	uint64_t *pages;
+	uint32_t page_count;
+	void *memory;
+	uint32_t *tokens;
+	uint32_t token_max;
+};
+
+/* Loads b->model, with room for token_max tokens. 0 or -errno after a message. */
+int session_open(struct session *s, const struct bench *b, uint32_t token_max);
+void session_close(struct session *s);
+/* Computes tokens [pos, pos + count) in chunks; the last row's logits are computed too. */
+void session_prefill(struct session *s, uint32_t pos, uint32_t count);
+/* FLOPs of the linear layers for one token, the head not counted; of the head; of attention to
+ * `depth` tokens. Multiply-adds count as two. */
+double session_linear_flop(const struct session *s);
+double session_head_flop(const struct session *s);
+double session_attention_flop(const struct session *s, uint32_t depth);
+
+#endif
