@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void bench_emit_json(const struct bench_row *row)
 {
@@ -38,6 +39,11 @@ void bench_emit(const struct bench *b, const struct bench_row *row)
 		putchar('\n');
 	}
 	fflush(stdout);
+}
+
+bool bench_wanted(const struct bench *b, const char *name)
+{
+	return !b->only || strcmp(b->only, name) == 0;
 }
 
 static int bench_compare(const void *a, const void *b)

@@ -27,10 +27,13 @@ struct bench {
 	const char *model;	 /* GGUF path, or NULL */
 	const char *kvd_program; /* the daemon's binary */
 	uint32_t repeat;	 /* samples for a median; 0: the bench's own choice */
+	const char *only;	 /* run the cases of this name alone; NULL: all */
 };
 
 /* Prints the row: on the first one a heading too, in the people's form. */
 void bench_emit(const struct bench *b, const struct bench_row *row);
+/* True if the case was asked for. */
+bool bench_wanted(const struct bench *b, const char *name);
 /* Sorts the samples and returns their median. count > 0. */
 double bench_median(double *samples, size_t count);
 /* Keeps the optimiser from dropping the computation of v. */

@@ -100,6 +100,7 @@ int bench_acquire_run(const struct bench *b)
 	int status = 0;
 
 	for (size_t i = 0; i < ARRAY_LEN(cases) && !status; i++)
-		status = bench_acquire_case(b, &cases[i]);
+		if (bench_wanted(b, cases[i].name))
+			status = bench_acquire_case(b, &cases[i]);
 	return status;
 }

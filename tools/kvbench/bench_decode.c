@@ -22,6 +22,8 @@ static void bench_decode_case(const struct bench *b, struct session *s, const ch
 	uint32_t repeat = BITS_MIN(b->repeat ? b->repeat : 5, 101u);
 	double seconds[101];
 
+	if (!bench_wanted(b, name))
+		return;
 	session_prefill(s, 0, BITS_MAX(depth, 1u));
 	for (uint32_t r = 0; r < repeat; r++) {
 		uint64_t start_ns = units_now_ns();

@@ -28,6 +28,9 @@ int bench_prefill_run(const struct bench *b)
 			      session_attention_flop(&s, n) * n / 2;
 		char name[32];
 
+		snprintf(name, sizeof(name), "pp%u", n);
+		if (!bench_wanted(b, name))
+			continue;
 		session_prefill(&s, 0, n);
 		for (uint32_t r = 0; r < repeat; r++) {
 			uint64_t start_ns = units_now_ns();
@@ -35,7 +38,6 @@ int bench_prefill_run(const struct bench *b)
 			seconds[r] = (double)(units_now_ns() - start_ns) / 1e9;
 		}
 		double rate = n / bench_median(seconds, repeat);
-		snprintf(name, sizeof(name), "pp%u", n);
 		bench_emit(b, &(struct bench_row){.bench = "prefill",
 						  .name = name,
 						  .value = rate,

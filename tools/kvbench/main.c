@@ -35,6 +35,7 @@ static void main_help(void)
 	       "  --model FILE   a GGUF file; default: $KVD_MODEL\n"
 	       "  --kvd FILE     the daemon's program; default: beside this one, then PATH\n"
 	       "  --repeat N     samples for each median\n"
+	       "  --case NAME    only the case of this name, as pp512\n"
 	       "  --help         this help\n"
 	       "  --version      print the version\n"
 	       "\nExit status: 0 ok, 1 failed, 2 usage.\n");
@@ -76,11 +77,15 @@ static int main_number(const char *text, uint32_t *out)
 /* 0: go on; else exit status + 1. */
 static int main_options(struct bench *b, int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"json", no_argument, NULL, 'j'},	  {"threads", required_argument, NULL, 't'},
-		{"model", required_argument, NULL, 'm'},  {"kvd", required_argument, NULL, 'k'},
-		{"repeat", required_argument, NULL, 'r'}, {"help", no_argument, NULL, 'h'},
-		{"version", no_argument, NULL, 'v'},	  {0}};
+	static const struct option options[] = {{"json", no_argument, NULL, 'j'},
+						{"threads", required_argument, NULL, 't'},
+						{"model", required_argument, NULL, 'm'},
+						{"kvd", required_argument, NULL, 'k'},
+						{"repeat", required_argument, NULL, 'r'},
+						{"case", required_argument, NULL, 'c'},
+						{"help", no_argument, NULL, 'h'},
+						{"version", no_argument, NULL, 'v'},
+						{0}};
 	int c, err = 0;
 
 	while (!err && (c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
@@ -94,6 +99,8 @@ static int main_options(struct bench *b, int argc, char **argv)
 			b->kvd_program = optarg;
 		else if (c == 'r')
 			err = main_number(optarg, &b->repeat);
+		else if (c == 'c')
+			b->only = optarg;
 		else if (c == 'v')
 			return printf("kvbench %s\n", KVD_VERSION) > 0 ? 1 : 2;
 		else if (c == 'h')
