@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * history.c: what happens next, until the end.
+ *
+ * A step moves the clock a little, lets one party act, sometimes lets the shell call the core on
+ * its own account, and then asks the oracle. At the end everybody leaves, all dead are proven, the
+ * index is evicted, and nothing may be left.
+ */
+#include "tests/sim/history.h"
+
+#include "tests/sim/act.h"
+#include "tests/sim/coverage.h"
+#include "tests/sim/hostile.h"
+#include "tests/sim/lease.h"
+#include "tests/sim/life.h"
+#include "tests/sim/memory.h"
+#include "tests/sim/oracle.h"
+#include "tests/sim/report.h"
+#include "tests/sim/slabs.h"
+#include "tests/sim/wire.h"
+#include "tests/sim/world.h"
+
+#define HISTORY_TURNS_MAX 10000u
+
+static int history_session(struct sim *sim, bool evil)
+{
+	uint32_t first = random_below(&sim->random, SIM_SESSIONS_MAX);
+
+	for (uint32_t i = 0; i < SIM_SESSIONS_MAX; i++) {
+		uint32_t s = (first + i) % SIM_SESSIONS_MAX;
+		if (sim->session[s].open && !sim->session[s].admin && sim->session[s].evil == evil)
+			return (int)s;
+	}
+	return SIM_NONE;
+}
+
+static int history_admin(struct sim *sim)
+{
+	for (uint32_t s = 0; s < SIM_SESSIONS_MAX; s++)
+		if (sim->session[s].open && sim->session[s].admin)
+			return (int)s;
+	return life_open_admin(sim);
+}
+
+static int history_lease(struct sim *sim)
+{
+	uint32_t first = random_below(&sim->random, SIM_LEASES_MAX);
+
+	for (uint32_t i = 0; i < SIM_LEASES_MAX; i++) {
+		const struct sim_lease *lease = &sim->lease[(first + i) % SIM_LEASES_MAX];
+		if (lease->used && !lease->moving && (lease->id || lease->pending != SIM_NONE))
+			return (int)((first + i) % SIM_LEASES_MAX);
+	}
+	return SIM_NONE;
+}
+
+static void history_life(struct sim *sim)
+{
+	uint32_t choice = random_below(&sim->random, 100);
+	int session = history_session(sim, random_percent(&sim->random, 10));
+	uint32_t process = random_below(&sim->random, SIM_PROCESSES_MAX);
+
+	if (choice < 50) {
+		if (sim->with_evil && random_percent(&sim->random, 15))
+			life_open_evil(sim);
+		else
+			life_open(sim);
+	} else if (choice < 62 && session != SIM_NONE) {
+		life_bye(sim, session);
+	} else if (choice < 76 && session != SIM_NONE) {
+		life_break(sim, session);
+	} else if (choice < 97 && sim->process[process].used &&
+		   (sim->process[process].sessions == 0 || random_percent(&sim->random, 10))) {
+		life_prove(sim, (int)process);
+	}
+}
+
+static void history_act(struct sim *sim)
+{
+	uint32_t choice = random_below(&sim->random, 100);
+	int session = history_session(sim, false);
+	int lease = history_lease(sim);
+	int evil = sim->with_evil && choice >= 90 ? history_session(sim, true) : SIM_NONE;
+
+	if (choice < 4 || session == SIM_NONE)
+		history_life(sim);
+	else if (choice < 62 && lease != SIM_NONE)
+		act_lease_step(sim, lease);
+	else if (choice < 76)
+		act_session_acquire(sim, session);
+	else if (choice < 88)
+		act_session_step(sim, session);
+	else if (choice < 90 && history_admin(sim) != SIM_NONE)
+		act_admin_step(sim, history_admin(sim));
+	else if (evil != SIM_NONE)
+		hostile_garbage(sim, evil);
+	else
+		hostile_wrong(sim, session);
+}
+
+static void history_clock(struct sim *sim)
+{
+	static const uint32_t steps_us[] = {0, 0, 1, 10, 100, 500, 1000, 1000, 3000, 20000};
+
+	sim->now_ns += steps_us[random_below(&sim->random, 10)] * 1000ull;
+	if (random_percent(&sim->random, 1))
+		sim->now_ns += 200 * 1000000ull;
+	life_expire_tickets(sim);
+}
+
+static void history_shell(struct sim *sim)
+{
+	slabs_progress(sim, false);
+	if (core_deadline_ns(sim->core) <= sim->now_ns || random_percent(&sim->random, 60))
+		core_time(sim->core, sim->now_ns);
+	for (int s = 0; s < (int)SIM_SESSIONS_MAX; s++)
+		if (sim->session[s].open && random_percent(&sim->random, 20))
+			slabs_answer(sim, s);
+	life_collect(sim);
+}
+
+/* Lets the shell work until the core has nothing left to do. */
+static void history_settle(struct sim *sim)
+{
+	for (uint32_t i = 0; i < HISTORY_TURNS_MAX; i++) {
+		slabs_progress(sim, true);
+		core_time(sim->core, sim->now_ns);
+		life_collect(sim);
+		if (!core_busy(sim->core) && !slabs_pending(sim))
+			return;
+	}
+	report_fail(sim, "the core never comes to rest");
+}
+
+static void history_unpin(struct sim *sim)
+{
+	for (int i = 0; i < (int)SIM_PINS_MAX; i++)
+		for (int s = 0; s < (int)SIM_SESSIONS_MAX && sim->pin[i].used; s++)
+			if (sim->session[s].open && !sim->session[s].admin &&
+			    sim->session[s].space == sim->pin[i].space)
+				act_session_unpin(sim, s, i);
+}
+
+/* Pins outlive sessions: somebody must come once more to take them away. */
+static void history_unpin_all(struct sim *sim)
+{
+	for (uint32_t i = 0; i < 1000; i++) {
+		bool left = false;
+		history_unpin(sim);
+		for (uint32_t p = 0; p < SIM_PINS_MAX; p++)
+			left |= sim->pin[p].used;
+		if (!left)
+			return;
+		int s = life_open(sim);
+		history_unpin(sim);
+		if (s != SIM_NONE)
+			life_bye(sim, s);
+		history_settle(sim);
+	}
+	report_fail(sim, "no session to unpin with");
+}
+
+static void history_leave(struct sim *sim)
+{
+	for (int s = 0; s < (int)SIM_SESSIONS_MAX; s++) {
+		if (!sim->session[s].open)
+			continue;
+		if (random_percent(&sim->random, 50))
+			life_bye(sim, s);
+		else
+			life_break(sim, s);
+	}
+	for (int p = 0; p < (int)SIM_PROCESSES_MAX; p++)
+		if (sim->process[p].used)
+			life_prove(sim, p);
+	history_settle(sim);
+	sim->now_ns += 60 * 1000000000ull;
+	life_expire_tickets(sim);
+	history_settle(sim);
+}
+
+static void history_end(struct sim *sim)
+{
+	sim->ending = true;
+	report_trace(sim, "the end");
+	history_settle(sim);
+	history_leave(sim);
+	history_unpin_all(sim);
+	int admin = life_open_admin(sim);
+	REPORT_REQUIRE(sim, admin != SIM_NONE, "no session is left at the end");
+	if (sim->draining)
+		act_admin_drain(sim, admin, false);
+	for (uint32_t i = 0; i < SIM_PAGES_MAX / 8; i++) {
+		act_admin_evict(sim, admin, 8);
+		history_settle(sim);
+	}
+	history_leave(sim);
+	oracle_end(sim);
+}
+
+void history_run(uint64_t seed, uint64_t steps, bool verbose, uint64_t *steps_done)
+{
+	static struct sim sim;
+
+	report_watch(NULL);
+	world_init(&sim, seed);
+	sim.verbose = verbose;
+	sim.with_evil = random_percent(&sim.random, 30);
+	report_watch(&sim);
+	for (sim.step = 0; sim.step < steps; sim.step++) {
+		(*steps_done)++;
+		history_clock(&sim);
+		history_act(&sim);
+		history_shell(&sim);
+		memory_scribble(&sim);
+		oracle_step(&sim);
+	}
+	history_end(&sim);
+	coverage_states(sim.core);
+	report_watch(NULL);
+	world_fini(&sim);
+}

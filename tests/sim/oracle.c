@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * oracle.c: the rules.
+ *
+ * They look at the core from outside: what the models know must be readable, who waits must be
+ * answered in time, who follows must have somebody to follow. core_check() looks from inside.
+ */
+#include "tests/sim/oracle.h"
+
+#include "tests/sim/lease.h"
+#include "tests/sim/memory.h"
+#include "tests/sim/report.h"
+#include "tests/sim/sequence.h"
+#include "tests/sim/slabs.h"
+
+#include <base/bits.h>
+
+/* Who may wait has a deadline, and is answered by then; who may not is answered at once. */
+static void oracle_waiting(struct sim *sim)
+{
+	uint64_t first = UINT64_MAX;
+
+	if (core_busy(sim->core))
+		return;
+	for (uint32_t i = 0; i < SIM_PENDING_MAX; i++) {
+		const struct sim_pending *p = &sim->pending[i];
+		if (!p->used)
+			continue;
+		REPORT_REQUIRE(sim, p->due_ns > sim->now_ns || slabs_pending(sim),
+			       "no reply to op %u #%u by its deadline", p->req.op, p->req.tag);
+		first = BITS_MIN(first, p->due_ns);
+	}
+	REPORT_REQUIRE(sim, core_deadline_ns(sim->core) <= first || slabs_pending(sim),
+		       "the core wants to be called after a deadline");
+}
+
+/* Does this lease compute the block, or will it as soon as it looks at its row? */
+static bool oracle_builds(const struct sim *sim, const struct sim_lease *lease, uint32_t block,
+			  const struct sim_sequence *seq)
+{
+	uint32_t page_tokens = sim->format[lease->seq.format].page_tokens;
+	uint32_t end = (block + 1) * page_tokens;
+
+	if (!lease->used || !lease->id || lease->no_hit || lease->block[block].published)
+		return false;
+	if (sequence_common(&lease->seq, seq, end) < end)
+		return false;
+	if (!lease->moving && lease_row(sim, lease)->state == KVD_LEASE_CALL)
+		return true;
+	return lease->build_from < end;
+}
+
+/* A lease that waits for a block waits for somebody. */
+static void oracle_followed(struct sim *sim, const struct sim_lease *lease)
+{
+	const struct kvd_lease_row *row = lease_row(sim, lease);
+	uint32_t block = row->ready_tokens / sim->format[lease->seq.format].page_tokens;
+
+	if (row->state != KVD_LEASE_OK || row->ready_tokens >= lease->build_from)
+		return;
+	for (uint32_t i = 0; i < SIM_LEASES_MAX; i++)
+		if (&sim->lease[i] != lease &&
+		    oracle_builds(sim, &sim->lease[i], block, &lease->seq))
+			return;
+	report_fail(sim, "lease %#llx waits for block %u, and nobody computes it",
+		    (unsigned long long)lease->id, block);
+}
+
+static void oracle_leases(struct sim *sim)
+{
+	if (core_busy(sim->core))
+		return;
+	for (uint32_t i = 0; i < SIM_LEASES_MAX; i++) {
+		const struct sim_lease *lease = &sim->lease[i];
+		if (!lease->used || !lease->id || lease->moving)
+			continue;
+		const struct kvd_lease_row *row = lease_row(sim, lease);
+		REPORT_REQUIRE(sim, row->generation == KVD_LEASE_GENERATION(lease->id),
+			       "lease %#llx: its row is of generation %u",
+			       (unsigned long long)lease->id, row->generation);
+		oracle_followed(sim, lease);
+	}
+}
+
+static void oracle_status(struct sim *sim)
+{
+	static struct kvd_status status;
+	uint32_t live = 0;
+
+	core_status(sim->core, &status);
+	for (uint32_t i = 0; i < SIM_LEASES_MAX; i++)
+		live += sim->lease[i].used && sim->lease[i].id;
+	REPORT_REQUIRE(sim, status.leases >= live, "%u leases, and the core knows %u", live,
+		       (uint32_t)status.leases);
+	REPORT_REQUIRE(sim,
+		       status.slab_bytes <= status.pool_bytes &&
+			       status.pool_bytes <= sim->config.pool_bytes,
+		       "slabs of %llu bytes in a pool of %llu",
+		       (unsigned long long)status.slab_bytes,
+		       (unsigned long long)status.pool_bytes);
+}
+
+void oracle_step(struct sim *sim)
+{
+	char error[256] = "";
+
+	memory_check(sim);
+	REPORT_REQUIRE(sim, core_check(sim->core, error, sizeof(error)) == 0, "core_check: %s",
+		       error);
+	oracle_waiting(sim);
+	oracle_leases(sim);
+	if (sim->step % 16 == 0)
+		oracle_status(sim);
+}
+
+void oracle_end(struct sim *sim)
+{
+	static struct kvd_status status;
+	char error[256] = "";
+
+	REPORT_REQUIRE(sim, core_check(sim->core, error, sizeof(error)) == 0, "core_check: %s",
+		       error);
+	core_status(sim->core, &status);
+	REPORT_REQUIRE(sim, status.leases == 0 && status.waiting_requests == 0,
+		       "at the end %u leases, %u waiting", (uint32_t)status.leases,
+		       (uint32_t)status.waiting_requests);
+	for (uint32_t state = 0; state < KVD_PAGE_STATES; state++)
+		REPORT_REQUIRE(sim, state == KVD_PAGE_FREE || status.pages_by_state[state] == 0,
+			       "at the end %u pages in state %u",
+			       (uint32_t)status.pages_by_state[state], state);
+	REPORT_REQUIRE(sim, status.promised_pages == 0 && status.nodes == 0,
+		       "at the end %u pages promised, %u nodes", (uint32_t)status.promised_pages,
+		       (uint32_t)status.nodes);
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What one simulated history knows: the core under test, and beside it models of everybody who
+ * talks to it. The models know only what a real client, a real shell and real memory would know;
+ * what the core must have done follows from that, and is compared after every step.
+ *
+ *   processes own sessions; sessions form groups; groups own magazines; leases live in sessions;
+ *   `memory` is what the pages would hold, token by token.
+ *
+ * Indices into these arrays are the simulator's own; the core's numbers are kept beside them.
+ */
+#ifndef SIM_SIM_H
+#define SIM_SIM_H
+
+#include <kvd_abi.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kvd/core/core.h"
+#include "tests/sim/random.h"
+
+#define SIM_PAGES_MAX 64u
+#define SIM_PARTS_MAX 2u
+#define SIM_PAGE_TOKENS_MAX 128u
+#define SIM_TOKENS_MAX 384u /* of one sequence */
+#define SIM_BLOCKS_MAX (SIM_TOKENS_MAX / 16u)
+#define SIM_EXTRAS_MAX 2u
+#define SIM_SPACES_MAX 3u
+#define SIM_FORMATS_MAX 4u
+#define SIM_PROCESSES_MAX 16u
+#define SIM_SESSIONS_MAX 12u
+#define SIM_NUMBERS_MAX 64u /* session numbers of the core */
+#define SIM_GROUPS_MAX SIM_SESSIONS_MAX
+#define SIM_LEASES_MAX 48u
+#define SIM_ROWS_MAX 24u
+#define SIM_MAGAZINE_MAX SIM_PAGES_MAX /* blocks of one format in one group */
+#define SIM_PENDING_MAX 64u
+#define SIM_IN_MAX 4096u
+#define SIM_OUT_MAX 4096u
+#define SIM_SLABS_MAX 64u
+#define SIM_PINS_MAX 8u
+#define SIM_TICKETS_MAX 8u
+#define SIM_TRACE_LINES 40u
+#define SIM_TRACE_BYTES 160u
+#define SIM_NONE (-1)
+
+/* --- formats and sequences ------------------------------------------------------------------ */
+
+struct sim_format {
+	struct kvd_format_wire wire;
+	uint32_t page_tokens;
+	uint32_t parts;
+	uint32_t id[SIM_SPACES_MAX]; /* the core's, by namespace; UINT32_MAX: not registered yet */
+};
+
+/*
+ * A token sequence and the hash of each of its prefixes. The hash of a prefix is what a page
+ * holds at that prefix's last token, so that right bytes mean right history.
+ */
+struct sim_sequence {
+	uint32_t space;
+	uint32_t format;
+	uint32_t tokens[SIM_TOKENS_MAX];
+	uint32_t hash[SIM_TOKENS_MAX];
+	struct kvd_extra extras[SIM_EXTRAS_MAX];
+	uint32_t extra_count;
+};
+
+/* --- leases --------------------------------------------------------------------------------- */
+
+enum sim_block_state {
+	SIM_BLOCK_UNKNOWN = 0, /* no handle: beyond the end, or somebody else computes it */
+	SIM_BLOCK_READ,	       /* canonical, given as readable */
+	SIM_BLOCK_OPEN,	       /* our own, bound by kvd, we write */
+	SIM_BLOCK_BOUND,       /* our own, from the magazine, kvd does not know yet */
+	SIM_BLOCK_SEALED,      /* our own, sealed: published or kept, never written again */
+};
+
+struct sim_block {
+	struct kvd_handle page[SIM_PARTS_MAX];
+	uint8_t state;
+	bool published;	  /* SEAL said so */
+	bool kept;	  /* SEAL said that it stays ours */
+	uint16_t written; /* tokens in our own page */
+};
+
+struct sim_lease {
+	bool used;
+	bool moving; /* in a ticket: belongs to no session */
+	bool no_hit;
+	bool released; /* parent of forks: only its tail is still looked at */
+	uint64_t id;
+	int session;
+	int pending;	       /* the one request about it that is in flight, or SIM_NONE */
+	uint32_t known_tokens; /* that kvd knows */
+	uint32_t prompt_tokens;
+	uint32_t cached_tokens;
+	uint32_t build_from;
+	uint32_t decode_blocks; /* still promised */
+	uint32_t event_seq_seen;
+	bool follows;
+	struct kvd_handle tail[SIM_PARTS_MAX];
+	uint32_t tail_tokens; /* > 0: the tail must be readable */
+	bool tail_copied;
+	struct sim_sequence seq;
+	struct sim_block block[SIM_BLOCKS_MAX];
+};
+
+/* --- who talks ------------------------------------------------------------------------------ */
+
+struct sim_magazine_block {
+	struct kvd_handle page[SIM_PARTS_MAX];
+};
+
+struct sim_group {
+	bool used;
+	uint64_t id; /* 0: a rank died, nobody can join */
+	uint32_t space;
+	uint32_t sessions;
+	uint32_t count[SIM_FORMATS_MAX];
+	struct sim_magazine_block block[SIM_FORMATS_MAX][SIM_MAGAZINE_MAX];
+};
+
+struct sim_session {
+	bool open;
+	bool closing; /* the core still releases what it held */
+	bool admin;
+	bool deaf; /* never answers that it has unmapped a slab */
+	bool evil; /* sends garbage only; nothing it does is modelled */
+	uint32_t number;
+	uint32_t space;
+	int process;
+	int group;
+	uint64_t imports;	 /* slabs it maps, by bit */
+	uint64_t last_leases[4]; /* evil: ids seen in replies, to make garbage that nearly fits */
+	struct kvd_handle last_pages[4];
+	struct kvd_lease_row row[SIM_ROWS_MAX];
+	struct kvd_session_row row0;
+};
+
+struct sim_process {
+	bool used;
+	bool silent; /* it has stopped writing: quiesced or ended */
+	uint64_t id;
+	uint64_t scribbles; /* pages that it may still write, by bit, though its session is over */
+	uint64_t imports;   /* slabs that it still maps though its session is over */
+	uint32_t sessions;
+};
+
+/* --- requests ------------------------------------------------------------------------------- */
+
+struct sim_pending {
+	bool used;
+	bool silent; /* a garbage request: whatever comes back is fine, once */
+	struct kvd_req req;
+	int session;
+	int lease;
+	int aux;	       /* ticket, pin, parent lease, or format: by op */
+	uint32_t tokens_after; /* that kvd knows of the sequence when it accepts */
+	uint64_t due_ns;
+	uint8_t in[SIM_IN_MAX];
+};
+
+struct sim_pin {
+	bool used;
+	uint32_t space;
+	uint32_t format;
+	uint32_t n;	 /* tokens that were named */
+	uint32_t pinned; /* tokens that are held */
+	uint32_t tokens[SIM_TOKENS_MAX];
+};
+
+struct sim_ticket {
+	bool used;
+	bool spent;
+	uint8_t bytes[16];
+	uint32_t space;
+	int lease;
+	uint64_t expires_ns;
+};
+
+/* --- memory --------------------------------------------------------------------------------- */
+
+struct sim_slab {
+	bool used;
+	bool live;     /* made */
+	bool retiring; /* the DESTROY is ordered */
+	struct core_order make;
+	uint64_t due_ns; /* when the order that is under way ends */
+};
+
+struct sim_page {
+	uint32_t token[SIM_PAGE_TOKENS_MAX];
+	int writer;	     /* lease index, SIM_LEASES_MAX + group, or SIM_NONE */
+	uint32_t generation; /* the last one seen */
+	uint32_t granted;    /* the last one that was handed out as open */
+};
+
+/* --- one history ------------------------------------------------------------------------------ */
+
+struct sim {
+	struct core *core;
+	struct core_config config;
+	struct random random;
+	uint64_t seed;
+	uint64_t now_ns;
+	uint64_t step;
+	bool verbose;
+	bool draining;
+	uint32_t make_fails_percent;
+	bool with_evil;
+	bool ending; /* the history closes: no new work */
+	uint32_t format_count;
+	uint32_t space_count;
+	uint32_t next_tag;
+	uint64_t next_process;
+	struct sim_format format[SIM_FORMATS_MAX];
+	struct sim_process process[SIM_PROCESSES_MAX];
+	struct sim_session session[SIM_SESSIONS_MAX];
+	int by_number[SIM_NUMBERS_MAX];
+	struct sim_group group[SIM_GROUPS_MAX];
+	struct sim_lease lease[SIM_LEASES_MAX];
+	struct sim_pending pending[SIM_PENDING_MAX];
+	struct sim_pin pin[SIM_PINS_MAX];
+	struct sim_ticket ticket[SIM_TICKETS_MAX];
+	uint8_t spent_ticket[16];
+	struct sim_sequence why_seq; /* of the WHY that is asked now */
+	struct sim_slab slab[SIM_SLABS_MAX];
+	struct sim_page page[SIM_PAGES_MAX];
+	char trace[SIM_TRACE_LINES][SIM_TRACE_BYTES];
+	uint64_t trace_next;
+};
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wire.c: requests out, replies in, each exactly once.
+ *
+ * Every request gets a slot and a tag that names it. A reply must fit a slot in use: a second
+ * reply, a reply to a closed session, one that is longer than the room that was reserved, or none
+ * at all is a fault. Lease rows are compared with the ones before: generations and events never go
+ * back, and what was readable stays readable.
+ */
+#include "tests/sim/wire.h"
+
+#include "tests/sim/client.h"
+#include "tests/sim/coverage.h"
+#include "tests/sim/life.h"
+#include "tests/sim/report.h"
+#include "tests/sim/slabs.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+struct sim_pending *wire_pending(struct sim *sim, uint32_t tag)
+{
+	struct sim_pending *p = &sim->pending[tag % SIM_PENDING_MAX];
+
+	return p->used && p->req.tag == tag ? p : NULL;
+}
+
+static struct sim_pending *wire_slot(struct sim *sim)
+{
+	for (uint32_t i = 0; i < SIM_PENDING_MAX; i++) {
+		sim->next_tag++;
+		struct sim_pending *p = &sim->pending[sim->next_tag % SIM_PENDING_MAX];
+		if (!p->used)
+			return p;
+	}
+	report_fail(sim, "no slot left: too many requests are never answered");
+}
+
+void wire_forget(struct sim *sim, int session)
+{
+	for (uint32_t i = 0; i < SIM_PENDING_MAX; i++)
+		if (sim->pending[i].used && sim->pending[i].session == session)
+			sim->pending[i].used = false;
+}
+
+bool wire_send(struct sim *sim, int session, struct kvd_req req, const void *in, int lease, int aux)
+{
+	struct sim_pending *p = wire_slot(sim);
+	uint8_t bytes[CORE_RANDOM_BYTES];
+
+	req.tag = sim->next_tag;
+	p->used = true;
+	p->silent = lease == WIRE_SILENT;
+	p->req = req;
+	p->session = session;
+	p->lease = lease < 0 ? SIM_NONE : lease;
+	p->aux = aux;
+	p->tokens_after = p->lease == SIM_NONE ? 0 : sim->lease[lease].known_tokens + req.n;
+	p->due_ns = sim->now_ns + req.deadline_ms * 1000000ull;
+	if (req.in_bytes && req.in_bytes <= SIM_IN_MAX)
+		memcpy(p->in, in, req.in_bytes);
+	if (p->lease != SIM_NONE)
+		sim->lease[p->lease].pending = (int)(p - sim->pending);
+	for (uint32_t i = 0; i < CORE_RANDOM_BYTES; i++)
+		bytes[i] = (uint8_t)random_u64(&sim->random);
+	int rc = core_request(sim->core, sim->session[session].number, &req, bytes, sim->now_ns);
+	if (rc == 0)
+		return true;
+	REPORT_REQUIRE(sim, rc == -EPROTO || rc == -EFAULT, "core_request returned %d", rc);
+	REPORT_REQUIRE(sim, wire_pending(sim, req.tag) == p,
+		       "a request was answered and refused as well");
+	REPORT_REQUIRE(sim, p->silent, "%s of an honest client refused with %d",
+		       coverage_op_name(req.op), rc);
+	coverage_refused(rc);
+	life_break(sim, session);
+	return false;
+}
+
+static int wire_payload(void *ctx, uint32_t session, const struct kvd_req *req, void *out)
+{
+	struct sim *sim = ctx;
+	struct sim_pending *p = wire_pending(sim, req->tag);
+
+	REPORT_REQUIRE(sim, p, "payload of an unknown request is asked for");
+	REPORT_REQUIRE(sim, sim->by_number[session] == p->session,
+		       "payload asked for in another session's name");
+	if (req->in_bytes > SIM_IN_MAX)
+		return -EFAULT;
+	memcpy(out, p->in, req->in_bytes);
+	return 0;
+}
+
+static void wire_reply(void *ctx, uint32_t session, const struct kvd_req *req,
+		       const struct kvd_rep *rep, const void *payload)
+{
+	struct sim *sim = ctx;
+	struct sim_pending *p = wire_pending(sim, req->tag);
+
+	REPORT_REQUIRE(sim, p, "reply to a request that is not in flight (%s)",
+		       coverage_op_name(req->op));
+	REPORT_REQUIRE(sim, sim->by_number[session] == p->session, "reply to another session (%s)",
+		       coverage_op_name(req->op));
+	REPORT_REQUIRE(sim, memcmp(req, &p->req, sizeof(*req)) == 0,
+		       "the reply brings another request back");
+	REPORT_REQUIRE(sim, rep->op == req->op && rep->tag == req->tag,
+		       "the reply's op and tag are not the request's");
+	REPORT_REQUIRE(sim, rep->out_bytes <= req->out_bytes, "%u bytes of payload, room for %u",
+		       rep->out_bytes, req->out_bytes);
+	REPORT_REQUIRE(sim, rep->result < KVD_OUTCOME_COUNT && rep->result != KVD_GONE,
+		       "unknown outcome %d", rep->result);
+	report_trace(sim, "  reply %s #%u: %d lease %#" PRIx64 " words %" PRIx64 " %" PRIx64,
+		     coverage_op_name(rep->op), rep->tag, rep->result, rep->lease, rep->words[0],
+		     rep->words[1]);
+	coverage_reply(rep->op, rep->result);
+	p->used = false;
+	if (p->lease != SIM_NONE)
+		sim->lease[p->lease].pending = SIM_NONE;
+	client_reply(sim, p, rep, payload);
+}
+
+static void wire_lease_row(void *ctx, uint32_t session, uint32_t row,
+			   const struct kvd_lease_row *value)
+{
+	struct sim *sim = ctx;
+	int s = sim->by_number[session];
+
+	REPORT_REQUIRE(sim, s != SIM_NONE && row > 0 && row < SIM_ROWS_MAX,
+		       "row %u of session %u does not exist", row, session);
+	struct kvd_lease_row *old = &sim->session[s].row[row];
+	REPORT_REQUIRE(sim, value->state <= KVD_LEASE_REVOKED, "row state %u", value->state);
+	REPORT_REQUIRE(sim, value->generation >= old->generation, "row %u: generation %u after %u",
+		       row, value->generation, old->generation);
+	if (value->generation == old->generation) {
+		REPORT_REQUIRE(sim, value->event_seq >= old->event_seq, "row %u: event %u after %u",
+			       row, value->event_seq, old->event_seq);
+		REPORT_REQUIRE(
+			sim,
+			value->state == KVD_LEASE_NONE || value->ready_tokens >= old->ready_tokens,
+			"row %u: ready %u after %u", row, value->ready_tokens, old->ready_tokens);
+	}
+	if (value->state != old->state)
+		coverage_row(value->state);
+	*old = *value;
+}
+
+static void wire_session_row(void *ctx, uint32_t session, const struct kvd_session_row *value)
+{
+	struct sim *sim = ctx;
+	int s = sim->by_number[session];
+
+	REPORT_REQUIRE(sim, s != SIM_NONE, "row 0 of session %u does not exist", session);
+	if (value->retiring_slab && value->retiring_slab != sim->session[s].row0.retiring_slab)
+		slabs_require_idle(sim, value->retiring_slab - 1);
+	sim->session[s].row0 = *value;
+}
+
+static void wire_order(void *ctx, const struct core_order *order)
+{
+	slabs_order(ctx, order);
+}
+
+static void wire_note(void *ctx, enum core_note_kind kind, const char *text)
+{
+	struct sim *sim = ctx;
+
+	report_trace(sim, "  note: %s", text);
+}
+
+const struct core_ops wire_ops = {
+	.payload = wire_payload,
+	.reply = wire_reply,
+	.lease_row = wire_lease_row,
+	.session_row = wire_session_row,
+	.order = wire_order,
+	.note = wire_note,
+};

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * world.c: sizes and names.
+ *
+ * Everything is small, so that everything runs out: 16 to 64 pages, slabs of a few pages, an index
+ * that can be full, few rows, few formats. The last namespace belongs to the hostile sessions.
+ */
+#include "tests/sim/world.h"
+
+#include "tests/sim/report.h"
+#include "tests/sim/wire.h"
+
+#include <string.h>
+
+#define WORLD_PAGE_BYTES 256u
+
+static const struct {
+	uint32_t page_tokens;
+	uint32_t parts;
+	uint64_t page_bytes;
+} world_formats[SIM_FORMATS_MAX] = {
+	{16, 1, WORLD_PAGE_BYTES},
+	{32, 1, 2 * WORLD_PAGE_BYTES},
+	{16, 2, WORLD_PAGE_BYTES - 56},
+	{64, 1, WORLD_PAGE_BYTES},
+};
+
+static void world_config(struct sim *sim)
+{
+	struct random *r = &sim->random;
+
+	sim->config = (struct core_config){
+		.pool_bytes = random_range(r, 16, SIM_PAGES_MAX) * WORLD_PAGE_BYTES,
+		.pages_max = SIM_PAGES_MAX,
+		.nodes_max = random_range(r, 24, 120),
+		.index_tokens_max = random_range(r, 1024, 4096),
+		.sessions_max = random_range(r, 4, SIM_SESSIONS_MAX),
+		.leases_max = random_range(r, 8, SIM_LEASES_MAX),
+		.formats_max = random_range(r, 6, 12),
+		.geometries_max = random_range(r, 2, 4),
+		.spaces_max = SIM_SPACES_MAX,
+		.request_tokens_max = random_range(r, 300, 400),
+		.slab_bytes_min = random_range(r, 4, 16) * WORLD_PAGE_BYTES,
+		.slab_align_bytes = WORLD_PAGE_BYTES,
+		.page_align_bytes = WORLD_PAGE_BYTES,
+		.session_share_permille = random_range(r, 300, 1000),
+		.magazine_permille = random_range(r, 100, 400),
+		.retire_grace_ns = 50 * 1000000ull,
+		.policy = "lru",
+	};
+}
+
+static void world_format(struct sim *sim, uint32_t index)
+{
+	struct sim_format *f = &sim->format[index];
+
+	f->page_tokens = world_formats[index].page_tokens;
+	f->parts = world_formats[index].parts;
+	memset(f->id, 0xff, sizeof(f->id));
+	memset(&f->wire, 0, sizeof(f->wire));
+	f->wire.identity[0] = (uint8_t)(index + 1);
+	f->wire.page_tokens = f->page_tokens;
+	f->wire.part_count = f->parts;
+	strcpy(f->wire.layout, "sim");
+	for (uint32_t part = 0; part < f->parts; part++)
+		f->wire.parts[part] = (struct kvd_part_wire){
+			.page_bytes = world_formats[index].page_bytes,
+			.align = 64,
+			.shard = part,
+		};
+}
+
+static void world_spaces(struct sim *sim)
+{
+	static const char *const names[SIM_SPACES_MAX] = {"default", "other", "evil"};
+
+	sim->space_count = SIM_SPACES_MAX;
+	for (uint32_t i = 0; i < sim->space_count; i++) {
+		struct core_space_args args = {.name = names[i], .floor_bytes = UINT64_MAX};
+		memcpy(args.secret, names[i], 4);
+		args.secret_bytes = 4;
+		args.key_seed[0] = (uint8_t)i;
+		if (random_percent(&sim->random, 50))
+			args.floor_bytes = 0;
+		if (random_percent(&sim->random, 30))
+			args.ceiling_bytes = sim->config.pool_bytes / 2;
+		int number = core_space_add(sim->core, &args);
+		REPORT_REQUIRE(sim, number == (int)i, "namespace %u is number %d", i, number);
+		number = core_space_find(sim->core, names[i], args.secret, 4);
+		REPORT_REQUIRE(sim, number == (int)i, "namespace %u is found as %d", i, number);
+	}
+}
+
+void world_init(struct sim *sim, uint64_t seed)
+{
+	memset(sim, 0, sizeof(*sim));
+	sim->seed = seed;
+	sim->random.state = seed;
+	sim->now_ns = 1000000000ull;
+	sim->format_count = SIM_FORMATS_MAX;
+	sim->make_fails_percent = random_percent(&sim->random, 30) ? 5 : 0;
+	for (uint32_t i = 0; i < SIM_NUMBERS_MAX; i++)
+		sim->by_number[i] = SIM_NONE;
+	for (uint32_t i = 0; i < SIM_PAGES_MAX; i++)
+		sim->page[i].writer = SIM_NONE;
+	for (uint32_t i = 0; i < sim->format_count; i++)
+		world_format(sim, i);
+	world_config(sim);
+	int rc = core_new(&sim->config, &wire_ops, sim, &sim->core);
+	REPORT_REQUIRE(sim, rc == 0, "core_new: %d", rc);
+	world_spaces(sim);
+}
+
+void world_fini(struct sim *sim)
+{
+	core_free(sim->core);
+	sim->core = NULL;
+}
