@@ -3,13 +3,13 @@
 #ifndef ENGINE_HTTP_API_H
 #define ENGINE_HTTP_API_H
 
-#include "engine/http/request.h"
+#include "engine/http/query.h"
 #include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct api_format {
-	enum request_kind kind;
+	enum query_kind kind;
 	const char *id_prefix;
 	const char *object;	  /* of an answer in one piece */
 	const char *chunk_object; /* of a streamed chunk */

@@ -22,7 +22,7 @@ static json_t *whole(uint32_t index, json_t *text, json_t *logprobs, const char 
 }
 
 const struct api_format api_chat_format = {
-	.kind = REQUEST_CHAT,
+	.kind = QUERY_CHAT,
 	.id_prefix = "chatcmpl-",
 	.object = "chat.completion",
 	.chunk_object = "chat.completion.chunk",

@@ -9,7 +9,7 @@ static json_t *choice(uint32_t index, json_t *text, json_t *logprobs, const char
 }
 
 const struct api_format api_completions_format = {
-	.kind = REQUEST_COMPLETION,
+	.kind = QUERY_COMPLETION,
 	.id_prefix = "cmpl-",
 	.object = "text_completion",
 	.chunk_object = "text_completion",

@@ -19,14 +19,14 @@ struct events {
 	bool ended;
 };
 
-static int parse(struct exchange *x, enum request_kind kind, struct request *out)
+static int parse(struct exchange *x, enum query_kind kind, struct query *out)
 {
 	json_t *root;
 	int ret = exchange_json(x, &root);
 
 	if (ret < 0)
 		return ret;
-	ret = request_parse(kind, &x->http->env, root, out, &x->error);
+	ret = query_parse(kind, &x->http->env, root, out, &x->error);
 	exchange_json_free(x, root);
 	return ret;
 }
@@ -103,7 +103,7 @@ static enum MHD_Result answer_whole(struct exchange *x, struct generation *g)
 
 static enum MHD_Result generate(struct exchange *x, const struct api_format *format)
 {
-	struct request request;
+	struct query request;
 	struct generation *g;
 	struct generation_args args = {
 		.format = format,

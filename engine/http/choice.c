@@ -13,8 +13,7 @@
 /* detok_push() needs 1,024 bytes at most, and stop_push() takes as many. */
 #define PIECE_BYTES_MAX STOP_PUSH_BYTES_MAX
 
-void choice_init(struct choice *c, const struct request *r, const struct tokenizer *t,
-		 uint32_t index)
+void choice_init(struct choice *c, const struct query *r, const struct tokenizer *t, uint32_t index)
 {
 	*c = (struct choice){.request = r, .tokenizer = t, .index = index, .echoed = !r->echo};
 	detok_init(&c->detok, t);
@@ -49,7 +48,7 @@ static void add_text(struct choice *c, const char *text, size_t bytes)
 
 static void echo_prompt(struct choice *c, struct choice_delta *out)
 {
-	const struct prompt *p = request_prompt(c->request, c->index);
+	const struct prompt *p = query_prompt(c->request, c->index);
 	char piece[PIECE_BYTES_MAX];
 
 	for (uint32_t i = 0; i < p->count; i++) {
@@ -59,7 +58,7 @@ static void echo_prompt(struct choice *c, struct choice_delta *out)
 		c->chars += piece_chars(c, p->tokens[i]);
 	}
 	out->echo = true;
-	out->count = request_echo_tokens(c->request, c->index);
+	out->count = query_echo_tokens(c->request, c->index);
 	c->cursor = out->count;
 	c->echoed = true;
 }
@@ -107,7 +106,7 @@ static bool ended_well(const struct engine_done *d)
 /* Whether the token at the cursor can be told from a last one. */
 static bool token_ready(const struct choice *c, const struct stream_view *v)
 {
-	bool may_end = c->generated + 1 == request_token_limit(c->request, c->index) ||
+	bool may_end = c->generated + 1 == query_token_limit(c->request, c->index) ||
 		       tokenizer_is_end(c->tokenizer, v->token[c->cursor].token);
 
 	return !may_end || c->cursor + 1 < v->count || v->done;
@@ -117,7 +116,7 @@ static bool token_ready(const struct choice *c, const struct stream_view *v)
 static int step(struct choice *c, const struct stream_view *v, struct choice_delta *out)
 {
 	if (!c->echoed) {
-		if (v->count < request_echo_tokens(c->request, c->index) && !ended_well(v->done))
+		if (v->count < query_echo_tokens(c->request, c->index) && !ended_well(v->done))
 			return 0;
 		echo_prompt(c, out);
 		return 1;
@@ -160,7 +159,7 @@ void choice_add_logprobs(const struct choice *c, const struct stream_view *v,
 	struct logprobs_entry entry = {.chars_before = d->chars_before};
 
 	if (d->echo) {
-		entry.token = request_prompt(c->request, c->index)->tokens[0];
+		entry.token = query_prompt(c->request, c->index)->tokens[0];
 		logprobs_add(c->request->kind, lp, c->tokenizer, &entry);
 		entry.chars_before += piece_chars(c, entry.token);
 	}

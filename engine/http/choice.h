@@ -8,13 +8,13 @@
 
 #include "engine/http/buffer.h"
 #include "engine/http/errors.h"
-#include "engine/http/request.h"
+#include "engine/http/query.h"
 #include "engine/http/stop.h"
 #include "engine/http/stream.h"
 #include "engine/text/tokenizer.h"
 
 struct choice {
-	const struct request *request;
+	const struct query *request;
 	const struct tokenizer *tokenizer;
 	uint32_t index;
 	uint32_t cursor;    /* entries of the log that were read */
@@ -38,7 +38,7 @@ struct choice_delta {
 	bool cancel; /* a stop string ended it: the engine need not go on */
 };
 
-void choice_init(struct choice *c, const struct request *r, const struct tokenizer *t,
+void choice_init(struct choice *c, const struct query *r, const struct tokenizer *t,
 		 uint32_t index);
 void choice_fini(struct choice *c);
 /*

@@ -21,7 +21,7 @@
 
 struct generation {
 	struct generation_args args;
-	struct request request;
+	struct query request;
 	struct stream *stream;
 	struct choice *choice;
 	uint32_t count;
@@ -75,10 +75,10 @@ static int submit_all(struct generation *g, struct api_error *e)
 {
 	for (uint32_t i = 0; i < g->count; i++) {
 		struct engine_submit_args args =
-			request_submit_args(&g->request, i, g->args.tokenizer);
+			query_submit_args(&g->request, i, g->args.tokenizer);
 		/* One more than will come: an end token counts or not, as the engine likes. */
 		int ret = stream_submit(g->stream, &args,
-					request_echo_tokens(&g->request, i) + args.max_tokens + 1);
+					query_echo_tokens(&g->request, i) + args.max_tokens + 1);
 
 		if (ret < 0)
 			return refused(g, ret, e);
@@ -117,19 +117,19 @@ static int wait_first(struct generation *g, struct api_error *e)
 	return 0;
 }
 
-int generation_new(const struct generation_args *args, struct request *r, struct generation **out,
+int generation_new(const struct generation_args *args, struct query *r, struct generation **out,
 		   struct api_error *e)
 {
 	struct generation *g = calloc(1, sizeof(*g));
 
 	if (!g) {
-		request_fini(r);
+		query_fini(r);
 		return no_memory(e);
 	}
 	g->args = *args;
 	g->request = *r;
-	g->count = request_choice_count(r);
-	*r = (struct request){0};
+	g->count = query_choice_count(r);
+	*r = (struct query){0};
 	name_it(g);
 	usage_init(&g->usage, &g->request);
 	g->choice = calloc(g->count, sizeof(*g->choice));
@@ -159,7 +159,7 @@ void generation_free(struct generation *g)
 	for (uint32_t i = 0; g->choice && i < g->count; i++)
 		choice_fini(&g->choice[i]);
 	free(g->choice);
-	request_fini(&g->request);
+	query_fini(&g->request);
 	free(g);
 }
 

@@ -10,7 +10,7 @@
 #include "engine/http/api.h"
 #include "engine/http/buffer.h"
 #include "engine/http/errors.h"
-#include "engine/http/request.h"
+#include "engine/http/query.h"
 
 struct generation;
 
@@ -26,7 +26,7 @@ struct generation_args {
  * Takes over *r (on failure too), submits all choices and waits until one has a token. 0;
  * -EINVAL: refused or failed, see *e; -EPIPE: the client has gone.
  */
-int generation_new(const struct generation_args *args, struct request *r, struct generation **out,
+int generation_new(const struct generation_args *args, struct query *r, struct generation **out,
 		   struct api_error *e);
 /* Cancels what has not ended. Accepts NULL. */
 void generation_free(struct generation *g);

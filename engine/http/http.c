@@ -95,6 +95,8 @@ static void fill_defaults(struct http_config *c)
 {
 	if (!c->host)
 		c->host = "127.0.0.1";
+	if (!c->model)
+		c->model = "kvengine";
 	if (!c->connections_max)
 		c->connections_max = 256;
 	if (!c->body_bytes_max)
@@ -120,10 +122,11 @@ int http_start(const struct http_config *config, struct http **out, char *error,
 	h->config = *config;
 	fill_defaults(&h->config);
 	(void)sem_init(&h->parsers, 0, SERVER_PARSERS_MAX);
-	h->model = strdup(config->model);
+	h->model = strdup(h->config.model);
 	int ret = h->model ? listen_open(h->config.host, h->config.port, &h->port, error, size)
 			   : -ENOMEM;
-	h->config.host = NULL; /* the caller's string; only its socket is needed from here on */
+	h->config.host = NULL; /* the caller's strings: not needed from here on */
+	h->config.model = NULL;
 	if (ret < 0)
 		goto fail;
 	h->daemon = start_daemon(h, ret);
@@ -151,7 +154,7 @@ void http_set_ready(struct http *h, const struct http_service *service)
 
 	engine_stats(service->engine, &stats);
 	h->service = *service;
-	h->env = (struct request_env){
+	h->env = (struct query_env){
 		.tokenizer = service->tokenizer,
 		.chat = service->chat,
 		.model = h->model,

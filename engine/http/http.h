@@ -16,7 +16,7 @@ struct http;
 struct http_config {
 	const char *host;	  /* address or name to listen on; NULL: 127.0.0.1 */
 	uint16_t port;		  /* 0: a free one, see http_port() */
-	const char *model;	  /* the name that /v1/models shows; copied */
+	const char *model;	  /* the name that /v1/models shows; NULL: kvengine */
 	uint32_t connections_max; /* threads at once; 0: 256 */
 	uint64_t body_bytes_max;  /* of one request; 0: 8 MiB */
 	uint64_t idle_timeout_ns; /* of a connection that neither sends nor reads; 0: 60 s */

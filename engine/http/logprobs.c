@@ -16,9 +16,9 @@ static void piece(const struct tokenizer *t, uint32_t token, const char **text, 
 	}
 }
 
-json_t *logprobs_new(enum request_kind kind)
+json_t *logprobs_new(enum query_kind kind)
 {
-	if (kind == REQUEST_CHAT)
+	if (kind == QUERY_CHAT)
 		return json_pack("{s:[], s:n}", "content", "refusal");
 	return json_pack("{s:[], s:[], s:[], s:[]}", "tokens", "token_logprobs", "top_logprobs",
 			 "text_offset");
@@ -97,10 +97,10 @@ static void add_chat(json_t *lp, const struct tokenizer *t, const struct logprob
 	(void)json_array_append_new(json_object_get(lp, "content"), item);
 }
 
-void logprobs_add(enum request_kind kind, json_t *lp, const struct tokenizer *t,
+void logprobs_add(enum query_kind kind, json_t *lp, const struct tokenizer *t,
 		  const struct logprobs_entry *entry)
 {
-	if (kind == REQUEST_CHAT)
+	if (kind == QUERY_CHAT)
 		add_chat(lp, t, entry);
 	else
 		add_completion(lp, t, entry);

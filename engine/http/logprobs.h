@@ -4,7 +4,7 @@
 #define ENGINE_HTTP_LOGPROBS_H
 
 #include "engine/engine.h"
-#include "engine/http/request.h"
+#include "engine/http/query.h"
 #include "engine/text/tokenizer.h"
 #include <jansson.h>
 
@@ -18,9 +18,9 @@ struct logprobs_entry {
 };
 
 /* An empty object of the API's shape; NULL: no memory. */
-json_t *logprobs_new(enum request_kind kind);
+json_t *logprobs_new(enum query_kind kind);
 /* Adds one token. */
-void logprobs_add(enum request_kind kind, json_t *lp, const struct tokenizer *t,
+void logprobs_add(enum query_kind kind, json_t *lp, const struct tokenizer *t,
 		  const struct logprobs_entry *entry);
 
 #endif

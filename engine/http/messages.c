@@ -7,7 +7,7 @@
 #include "engine/http/messages.h"
 #include "engine/http/body.h"
 #include "engine/http/buffer.h"
-#include "engine/http/request.h"
+#include "engine/http/query.h"
 #include "engine/text/tokenizer.h"
 #include <base/bits.h>
 #include <errno.h>
@@ -121,7 +121,7 @@ static void messages_fini(struct messages *m)
 	free(m->message);
 }
 
-static int encode(const struct messages *m, const struct request_env *env, struct prompt **out,
+static int encode(const struct messages *m, const struct query_env *env, struct prompt **out,
 		  struct api_error *e)
 {
 	struct prompt *p = calloc(1, sizeof(*p));
@@ -142,7 +142,7 @@ static int encode(const struct messages *m, const struct request_env *env, struc
 	return 0;
 }
 
-int messages_parse(const json_t *root, const struct request_env *env, struct prompt **out,
+int messages_parse(const json_t *root, const struct query_env *env, struct prompt **out,
 		   struct api_error *e)
 {
 	const json_t *v = json_object_get(root, "messages");

@@ -10,7 +10,7 @@
 #define MESSAGES_MAX 1024u
 
 /* Reads root.messages. 0, or -EINVAL with *e. *out is a list of one: prompt_list_free() it. */
-int messages_parse(const json_t *root, const struct request_env *env, struct prompt **out,
+int messages_parse(const json_t *root, const struct query_env *env, struct prompt **out,
 		   struct api_error *e);
 
 #endif

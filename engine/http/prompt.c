@@ -7,14 +7,14 @@
  */
 #include "engine/http/prompt.h"
 #include "engine/http/body.h"
-#include "engine/http/request.h"
+#include "engine/http/query.h"
 #include "engine/text/tokenizer.h"
 #include <errno.h>
 #include <stdlib.h>
 
 #define PROMPT_PARAM "prompt"
 
-int prompt_check_length(const struct request_env *env, const char *param, int64_t tokens,
+int prompt_check_length(const struct query_env *env, const char *param, int64_t tokens,
 			struct api_error *e)
 {
 	if (tokens < 0)
@@ -29,7 +29,7 @@ int prompt_check_length(const struct request_env *env, const char *param, int64_
 	return 0;
 }
 
-static int from_text(const json_t *v, const struct request_env *env, struct prompt *out,
+static int from_text(const json_t *v, const struct query_env *env, struct prompt *out,
 		     struct api_error *e)
 {
 	const struct tokenizer *t = env->tokenizer;
@@ -65,7 +65,7 @@ static int read_id(const json_t *v, uint32_t vocab, uint32_t *out, struct api_er
 	return 0;
 }
 
-static int from_ids(const json_t *v, const struct request_env *env, struct prompt *out,
+static int from_ids(const json_t *v, const struct query_env *env, struct prompt *out,
 		    struct api_error *e)
 {
 	size_t count = json_array_size(v);
@@ -86,7 +86,7 @@ static int from_ids(const json_t *v, const struct request_env *env, struct promp
 	return 0;
 }
 
-static int from_one(const json_t *v, const struct request_env *env, struct prompt *out,
+static int from_one(const json_t *v, const struct query_env *env, struct prompt *out,
 		    struct api_error *e)
 {
 	if (json_is_string(v))
@@ -105,7 +105,7 @@ static bool is_list(const json_t *v)
 	return json_is_array(v) && !json_is_integer(json_array_get(v, 0));
 }
 
-int prompt_parse(const json_t *root, const struct request_env *env, struct prompt **out,
+int prompt_parse(const json_t *root, const struct query_env *env, struct prompt **out,
 		 uint32_t *out_count, struct api_error *e)
 {
 	const json_t *v = json_object_get(root, PROMPT_PARAM);

@@ -9,7 +9,7 @@
 
 #define PROMPT_LIST_MAX 128u
 
-struct request_env;
+struct query_env;
 
 struct prompt {
 	uint32_t *tokens;
@@ -17,11 +17,11 @@ struct prompt {
 };
 
 /* Reads root.prompt. 0, or -EINVAL with *e. prompt_list_free() is due on success. */
-int prompt_parse(const json_t *root, const struct request_env *env, struct prompt **out,
+int prompt_parse(const json_t *root, const struct query_env *env, struct prompt **out,
 		 uint32_t *out_count, struct api_error *e);
 void prompt_list_free(struct prompt *list, uint32_t count);
 /* 0, or -EINVAL with *e, which says how long the prompt is and what the context takes. */
-int prompt_check_length(const struct request_env *env, const char *param, int64_t tokens,
+int prompt_check_length(const struct query_env *env, const char *param, int64_t tokens,
 			struct api_error *e);
 
 #endif

@@ -4,7 +4,7 @@
 #define ENGINE_HTTP_SERVER_H
 
 #include "engine/http/http.h"
-#include "engine/http/request.h"
+#include "engine/http/query.h"
 #include <base/atomic.h>
 #include <semaphore.h>
 #include <stdbool.h>
@@ -23,7 +23,7 @@ struct http {
 	struct MHD_Daemon *daemon;
 	uint16_t port;
 	struct http_service service;
-	struct request_env env;
+	struct query_env env;
 	bool ready; /* set after the two above (release), read before them (acquire) */
 	sem_t parsers;
 	uint64_t bodies_bytes; /* atomic */

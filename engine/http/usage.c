@@ -7,15 +7,14 @@
 #include <base/bits.h>
 #include <base/units.h>
 
-void usage_init(struct usage *u, const struct request *r)
+void usage_init(struct usage *u, const struct query *r)
 {
 	*u = (struct usage){0};
 	for (uint32_t i = 0; i < r->prompt_count; i++)
 		u->prompt_tokens += r->prompt[i].count;
 }
 
-void usage_add_done(struct usage *u, const struct request *r, uint32_t i,
-		    const struct engine_done *d)
+void usage_add_done(struct usage *u, const struct query *r, uint32_t i, const struct engine_done *d)
 {
 	if (i % r->n == 0)
 		u->cached_tokens += d->cached_tokens;

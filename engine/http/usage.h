@@ -4,7 +4,7 @@
 #define ENGINE_HTTP_USAGE_H
 
 #include "engine/engine.h"
-#include "engine/http/request.h"
+#include "engine/http/query.h"
 #include <jansson.h>
 
 struct usage {
@@ -19,9 +19,9 @@ struct usage {
 	uint64_t total_ns;
 };
 
-void usage_init(struct usage *u, const struct request *r);
+void usage_init(struct usage *u, const struct query *r);
 /* Adds what the engine said of choice i. */
-void usage_add_done(struct usage *u, const struct request *r, uint32_t i,
+void usage_add_done(struct usage *u, const struct query *r, uint32_t i,
 		    const struct engine_done *d);
 /* with_cached: the figures of usage_add_done() are in. */
 json_t *usage_json(const struct usage *u, bool with_cached);

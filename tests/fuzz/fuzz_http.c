@@ -4,7 +4,7 @@
  * and whether the model wants BOS. What is accepted must keep its promises to the engine.
  */
 #include "engine/http/body.h"
-#include "engine/http/request.h"
+#include "engine/http/query.h"
 #include "tests/unit/engine/http/fake_tokenizer.h"
 #include <base/assert.h>
 #include <string.h>
@@ -13,15 +13,15 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check(const struct request *r)
+static void check(const struct query *r)
 {
-	uint32_t choices = request_choice_count(r);
+	uint32_t choices = query_choice_count(r);
 
-	ASSERT(choices >= 1 && choices <= REQUEST_CHOICES_MAX);
+	ASSERT(choices >= 1 && choices <= QUERY_CHOICES_MAX);
 	ASSERT(r->stop.count <= STOP_STRINGS_MAX);
 	ASSERT(r->sampling.temperature >= 0 && r->sampling.top_p > 0 && r->sampling.top_p <= 1);
 	for (uint32_t i = 0; i < choices; i++) {
-		struct engine_submit_args args = request_submit_args(r, i, fake_tokenizer(false));
+		struct engine_submit_args args = query_submit_args(r, i, fake_tokenizer(false));
 
 		ASSERT(args.token_count >= 1 && args.token_count < CONTEXT);
 		ASSERT(args.max_tokens >= 1 && args.token_count + args.max_tokens <= CONTEXT);
@@ -44,26 +44,26 @@ static void check_error(const struct api_error *e)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct api_error e;
-	struct request r;
+	struct query r;
 	json_t *root;
 
 	if (size == 0)
 		return 0;
-	const struct request_env env = {.tokenizer = fake_tokenizer(data[0] & 2),
-					.chat = CHAT_CHATML,
-					.model = "tiny",
-					.context = CONTEXT};
-	enum request_kind kind = data[0] & 1 ? REQUEST_CHAT : REQUEST_COMPLETION;
+	const struct query_env env = {.tokenizer = fake_tokenizer(data[0] & 2),
+				      .chat = CHAT_CHATML,
+				      .model = "tiny",
+				      .context = CONTEXT};
+	enum query_kind kind = data[0] & 1 ? QUERY_CHAT : QUERY_COMPLETION;
 
 	if (body_parse((const char *)data + 1, size - 1, &root, &e) < 0) {
 		check_error(&e);
 		return 0;
 	}
-	if (request_parse(kind, &env, root, &r, &e) < 0) {
+	if (query_parse(kind, &env, root, &r, &e) < 0) {
 		check_error(&e);
 	} else {
 		check(&r);
-		request_fini(&r);
+		query_fini(&r);
 	}
 	json_decref(root);
 	return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See client.h. Every failure of the socket is a failed assertion of the test. */
-#include "client.h"
+#include "tests/unit/engine/http/client.h"
 #include "tests/test.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>

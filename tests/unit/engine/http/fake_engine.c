@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements engine.h's submit, cancel and stats as fake_engine.h says. */
-#include "fake_engine.h"
-#include "fake_tokenizer.h"
+#include "tests/unit/engine/http/fake_engine.h"
 #include "tests/test.h"
+#include "tests/unit/engine/http/fake_tokenizer.h"
 #include <errno.h>
 
 const double engine_histogram_bounds_s[20] = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1,

@@ -3,7 +3,7 @@
  * A tokenizer for tests of what stands above it: each byte is its own token, 256 is <|im_end|>,
  * 257 <|im_start|>. It implements tokenizer.h in full but for loading.
  */
-#include "fake_tokenizer.h"
+#include "tests/unit/engine/http/fake_tokenizer.h"
 #include "engine/http/jsonout.h"
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See server_fixture.h. */
-#include "server_fixture.h"
-#include "fake_tokenizer.h"
+#include "tests/unit/engine/http/server_fixture.h"
 #include "tests/test.h"
+#include "tests/unit/engine/http/fake_tokenizer.h"
 
 void server_fixture_init_config(struct server_fixture *f, const char *reply,
 				const struct http_config *config)

@@ -3,9 +3,9 @@
 #ifndef TESTS_SERVER_FIXTURE_H
 #define TESTS_SERVER_FIXTURE_H
 
-#include "client.h"
 #include "engine/http/http.h"
-#include "fake_engine.h"
+#include "tests/unit/engine/http/client.h"
+#include "tests/unit/engine/http/fake_engine.h"
 #include <jansson.h>
 
 struct server_fixture {

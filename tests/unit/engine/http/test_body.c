@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Bodies as trees: what is refused before it is parsed, and how one value is read. */
 #include "engine/http/body.h"
 #include "tests/test.h"
 #include <errno.h>

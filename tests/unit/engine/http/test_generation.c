@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers and streams of both APIs, over a real socket. */
-#include "server_fixture.h"
 #include "tests/test.h"
+#include "tests/unit/engine/http/server_fixture.h"
 #include <errno.h>
 #include <unistd.h>
 

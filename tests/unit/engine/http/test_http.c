@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The server itself: readiness, endpoints, refusals, bounds, ports. */
-#include "server_fixture.h"
 #include "tests/test.h"
+#include "tests/unit/engine/http/server_fixture.h"
 #include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What JSON cannot hold: bytes that are not UTF-8, numbers that are not finite. */
 #include "engine/http/jsonout.h"
 #include "tests/test.h"
 #include <math.h>

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Chat messages: three spellings of one text, and every refusal by its parameter. */
 #include "engine/http/messages.h"
-#include "engine/http/request.h"
-#include "fake_tokenizer.h"
+#include "engine/http/query.h"
 #include "tests/test.h"
+#include "tests/unit/engine/http/fake_tokenizer.h"
 #include <errno.h>
 
 static int parse(const char *text, enum chat_kind chat, struct prompt **out, struct api_error *e)
 {
-	const struct request_env env = {
+	const struct query_env env = {
 		.tokenizer = fake_tokenizer(false), .chat = chat, .context = 80};
 	json_t *root = json_loads(text, 0, NULL);
 

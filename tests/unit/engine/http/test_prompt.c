@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The four forms of a prompt, BOS and special spellings, and every refusal. */
 #include "engine/http/prompt.h"
-#include "engine/http/request.h"
-#include "fake_tokenizer.h"
+#include "engine/http/query.h"
 #include "tests/test.h"
+#include "tests/unit/engine/http/fake_tokenizer.h"
 #include <errno.h>
 
 static int parse(const char *text, bool bos, struct prompt **out, uint32_t *count,
 		 struct api_error *e)
 {
-	const struct request_env env = {.tokenizer = fake_tokenizer(bos), .context = 10};
+	const struct query_env env = {.tokenizer = fake_tokenizer(bos), .context = 10};
 	json_t *root = json_loads(text, 0, NULL);
 
 	assert_non_null(root);

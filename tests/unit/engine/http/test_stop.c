@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Stop strings: by example, at their limits, and against a naive walk over random text. */
 #include "engine/http/stop.h"
 #include "tests/test.h"
 

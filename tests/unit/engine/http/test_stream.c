@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The engine's thread and a reader: all tokens, a client that goes, leaving at any time. */
 #include "engine/http/stream.h"
-#include "fake_engine.h"
 #include "tests/test.h"
+#include "tests/unit/engine/http/fake_engine.h"
 #include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parameters: defaults, every one of them set, and every refusal by its name. */
 #include "engine/http/body.h"
-#include "engine/http/request.h"
-#include "fake_tokenizer.h"
+#include "engine/http/query.h"
 #include "tests/test.h"
+#include "tests/unit/engine/http/fake_tokenizer.h"
 #include <errno.h>
 
-static struct request_env env(void)
+static struct query_env env(void)
 {
-	return (struct request_env){.tokenizer = fake_tokenizer(false),
-				    .chat = CHAT_CHATML,
-				    .model = "tiny",
-				    .context = 100};
+	return (struct query_env){.tokenizer = fake_tokenizer(false),
+				  .chat = CHAT_CHATML,
+				  .model = "tiny",
+				  .context = 100};
 }
 
-static int parse(enum request_kind kind, const char *text, struct request *r, struct api_error *e)
+static int parse(enum query_kind kind, const char *text, struct query *r, struct api_error *e)
 {
-	struct request_env v = env();
+	struct query_env v = env();
 	json_t *root;
 
 	assert_int_equal(body_parse(text, strlen(text), &root, e), 0);
-	int ret = request_parse(kind, &v, root, r, e);
+	int ret = query_parse(kind, &v, root, r, e);
 	json_decref(root);
 	return ret;
 }
 
-static void refuses(enum request_kind kind, const char *text, int status, const char *param)
+static void refuses(enum query_kind kind, const char *text, int status, const char *param)
 {
-	struct request r;
+	struct query r;
 	struct api_error e;
 
 	assert_int_equal(parse(kind, text, &r, &e), -EINVAL);
@@ -38,10 +39,10 @@ static void refuses(enum request_kind kind, const char *text, int status, const 
 
 static void test_defaults(void **state)
 {
-	struct request r;
+	struct query r;
 	struct api_error e;
 
-	assert_int_equal(parse(REQUEST_COMPLETION, "{\"prompt\": \"abc\"}", &r, &e), 0);
+	assert_int_equal(parse(QUERY_COMPLETION, "{\"prompt\": \"abc\"}", &r, &e), 0);
 	assert_int_equal(r.prompt_count, 1);
 	assert_int_equal(r.prompt[0].count, 3);
 	assert_int_equal(r.n, 1);
@@ -50,19 +51,19 @@ static void test_defaults(void **state)
 	assert_false(r.logprobs || r.stream || r.echo || r.ignore_end);
 	assert_true(r.sampling.temperature == 1 && r.sampling.top_p == 1);
 	assert_int_equal(r.sampling.top_k, 0);
-	request_fini(&r);
-	assert_int_equal(parse(REQUEST_CHAT,
+	query_fini(&r);
+	assert_int_equal(parse(QUERY_CHAT,
 			       "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", &r,
 			       &e),
 			 0);
 	assert_int_equal(r.max_tokens, 0);
-	assert_int_equal(request_token_limit(&r, 0), 100 - r.prompt[0].count);
-	request_fini(&r);
+	assert_int_equal(query_token_limit(&r, 0), 100 - r.prompt[0].count);
+	query_fini(&r);
 }
 
 static void test_every_parameter(void **state)
 {
-	struct request r;
+	struct query r;
 	struct api_error e;
 	const char *text =
 		"{\"model\": \"tiny\", \"prompt\": [\"a\", \"bc\"], \"n\": 2, \"max_tokens\": 9, "
@@ -73,12 +74,12 @@ static void test_every_parameter(void **state)
 		"\"repetition_penalty\": 1.0, \"presence_penalty\": 0, \"logit_bias\": {}, "
 		"\"stream_options\": {\"include_usage\": true, \"continuous_usage_stats\": true}}";
 
-	assert_int_equal(parse(REQUEST_COMPLETION, text, &r, &e), 0);
-	assert_int_equal(request_choice_count(&r), 4);
-	assert_int_equal(request_prompt(&r, 3)->count, 2);
+	assert_int_equal(parse(QUERY_COMPLETION, text, &r, &e), 0);
+	assert_int_equal(query_choice_count(&r), 4);
+	assert_int_equal(query_prompt(&r, 3)->count, 2);
 	assert_int_equal(r.stop.count, 2);
 	assert_memory_equal(r.stop.string[1].text, "yy", 2);
-	struct engine_submit_args a = request_submit_args(&r, 3, fake_tokenizer(false));
+	struct engine_submit_args a = query_submit_args(&r, 3, fake_tokenizer(false));
 	assert_int_equal(a.token_count, 2);
 	assert_int_equal(a.max_tokens, 9);
 	assert_int_equal(a.min_tokens, 2);
@@ -87,35 +88,35 @@ static void test_every_parameter(void **state)
 	assert_int_equal(a.sampling.seed, (uint64_t)-5 + 1);
 	assert_true(a.is_end(a.is_end_ctx, FAKE_TOKEN_END));
 	assert_true(r.include_usage && r.continuous_usage && r.stream);
-	request_fini(&r);
+	query_fini(&r);
 }
 
 static void test_chat_length_names(void **state)
 {
-	struct request r;
+	struct query r;
 	struct api_error e;
 
-	assert_int_equal(parse(REQUEST_CHAT,
+	assert_int_equal(parse(QUERY_CHAT,
 			       "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], "
 			       "\"max_tokens\": 3, \"max_completion_tokens\": 5, \"stop\": null}",
 			       &r, &e),
 			 0);
 	assert_int_equal(r.max_tokens, 5);
-	request_fini(&r);
+	query_fini(&r);
 }
 
 static void test_max_tokens_zero_with_echo(void **state)
 {
-	struct request r;
+	struct query r;
 	struct api_error e;
 
-	assert_int_equal(parse(REQUEST_COMPLETION,
+	assert_int_equal(parse(QUERY_COMPLETION,
 			       "{\"prompt\": [65, 66], \"echo\": true, \"max_tokens\": 0}", &r, &e),
 			 0);
 	assert_true(r.echo_only);
 	assert_int_equal(r.max_tokens, 1);
-	request_fini(&r);
-	refuses(REQUEST_COMPLETION, "{\"prompt\": \"a\", \"max_tokens\": 0}", 400, "max_tokens");
+	query_fini(&r);
+	refuses(QUERY_COMPLETION, "{\"prompt\": \"a\", \"max_tokens\": 0}", 400, "max_tokens");
 }
 
 static void test_refusals_name_the_parameter(void **state)
@@ -151,16 +152,16 @@ static void test_refusals_name_the_parameter(void **state)
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		snprintf(text, sizeof(text), "{\"prompt\": \"a\", %s}", bad[i][0]);
-		refuses(REQUEST_COMPLETION, text, 400, bad[i][1]);
+		refuses(QUERY_COMPLETION, text, 400, bad[i][1]);
 	}
-	refuses(REQUEST_COMPLETION, "{\"prompt\": \"a\", \"model\": \"other\"}", 404, "model");
-	refuses(REQUEST_COMPLETION, "{\"prompt\": \"a\", \"model\": 1}", 400, "model");
-	refuses(REQUEST_CHAT,
+	refuses(QUERY_COMPLETION, "{\"prompt\": \"a\", \"model\": \"other\"}", 404, "model");
+	refuses(QUERY_COMPLETION, "{\"prompt\": \"a\", \"model\": 1}", 400, "model");
+	refuses(QUERY_CHAT,
 		"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"top_logprobs\": 2}",
 		400, "top_logprobs");
 }
 
-TEST_MAIN(request, cmocka_unit_test(test_defaults), cmocka_unit_test(test_every_parameter),
+TEST_MAIN(query, cmocka_unit_test(test_defaults), cmocka_unit_test(test_every_parameter),
 	  cmocka_unit_test(test_chat_length_names),
 	  cmocka_unit_test(test_max_tokens_zero_with_echo),
 	  cmocka_unit_test(test_refusals_name_the_parameter))

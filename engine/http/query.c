@@ -5,7 +5,7 @@
  * from what was asked. Names we do not know are ignored, as OpenAI's server does with `metadata`
  * and other servers with each other's extensions.
  */
-#include "engine/http/request.h"
+#include "engine/http/query.h"
 #include "engine/http/body.h"
 #include "engine/http/messages.h"
 #include "engine/text/tokenizer.h"
@@ -18,7 +18,7 @@
 
 #define COMPLETION_MAX_TOKENS_DEFAULT 16
 
-static int parse_model(const json_t *root, const struct request_env *env, struct api_error *e)
+static int parse_model(const json_t *root, const struct query_env *env, struct api_error *e)
 {
 	const char *model = env->model;
 	size_t bytes = strlen(env->model);
@@ -85,7 +85,7 @@ static int parse_unsupported(const json_t *root, struct api_error *e)
 	return 0;
 }
 
-static int parse_sampling(const json_t *root, struct request *r, struct api_error *e)
+static int parse_sampling(const json_t *root, struct query *r, struct api_error *e)
 {
 	double temperature = 1;
 	double top_p = 1;
@@ -115,19 +115,19 @@ static int parse_sampling(const json_t *root, struct request *r, struct api_erro
 }
 
 /* -1 in *out: not given. */
-static int parse_max_tokens(const json_t *root, enum request_kind kind, int64_t *out,
+static int parse_max_tokens(const json_t *root, enum query_kind kind, int64_t *out,
 			    struct api_error *e)
 {
 	int ret = body_int(root, "max_tokens", 0, UINT32_MAX, out, e);
 
-	if (ret == 0 && kind == REQUEST_CHAT)
+	if (ret == 0 && kind == QUERY_CHAT)
 		ret = body_int(root, "max_completion_tokens", 0, UINT32_MAX, out, e);
 	return ret;
 }
 
-static int parse_length(const json_t *root, struct request *r, struct api_error *e)
+static int parse_length(const json_t *root, struct query *r, struct api_error *e)
 {
-	int64_t max_tokens = r->kind == REQUEST_CHAT ? -1 : COMPLETION_MAX_TOKENS_DEFAULT;
+	int64_t max_tokens = r->kind == QUERY_CHAT ? -1 : COMPLETION_MAX_TOKENS_DEFAULT;
 	int64_t min_tokens = 0;
 	int ret = parse_max_tokens(root, r->kind, &max_tokens, e);
 
@@ -135,7 +135,7 @@ static int parse_length(const json_t *root, struct request *r, struct api_error 
 		ret = body_int(root, "min_tokens", 0, r->context, &min_tokens, e);
 	if (ret == 0)
 		ret = body_bool(root, "ignore_eos", &r->ignore_end, e);
-	if (ret == 0 && r->kind == REQUEST_COMPLETION)
+	if (ret == 0 && r->kind == QUERY_COMPLETION)
 		ret = body_bool(root, "echo", &r->echo, e);
 	if (ret < 0)
 		return ret;
@@ -150,12 +150,12 @@ static int parse_length(const json_t *root, struct request *r, struct api_error 
 }
 
 /* Completions: the number of alternatives. Chat: true, and the number apart. */
-static int parse_logprobs(const json_t *root, struct request *r, struct api_error *e)
+static int parse_logprobs(const json_t *root, struct query *r, struct api_error *e)
 {
 	int64_t top = -1;
 	int ret;
 
-	if (r->kind == REQUEST_COMPLETION) {
+	if (r->kind == QUERY_COMPLETION) {
 		ret = body_int(root, "logprobs", 0, ENGINE_LOGPROBS_MAX, &top, e);
 		r->logprobs = top >= 0;
 	} else {
@@ -169,7 +169,7 @@ static int parse_logprobs(const json_t *root, struct request *r, struct api_erro
 	return ret;
 }
 
-static int parse_stream(const json_t *root, struct request *r, struct api_error *e)
+static int parse_stream(const json_t *root, struct query *r, struct api_error *e)
 {
 	const json_t *options = NULL;
 	int ret = body_bool(root, "stream", &r->stream, e);
@@ -199,7 +199,7 @@ static const json_t *stop_at(const json_t *v, size_t i)
 	return json_is_array(v) ? json_array_get(v, i) : v;
 }
 
-static int parse_stop(const json_t *root, struct request *r, struct api_error *e)
+static int parse_stop(const json_t *root, struct query *r, struct api_error *e)
 {
 	const json_t *v = json_object_get(root, "stop");
 	size_t count = json_is_array(v) ? json_array_size(v) : (v && !json_is_null(v));
@@ -229,31 +229,31 @@ static int parse_stop(const json_t *root, struct request *r, struct api_error *e
 	return 0;
 }
 
-static int parse_choices(const json_t *root, struct request *r, struct api_error *e)
+static int parse_choices(const json_t *root, struct query *r, struct api_error *e)
 {
 	int64_t n = 1;
-	int ret = body_int(root, "n", 1, REQUEST_CHOICES_MAX, &n, e);
+	int ret = body_int(root, "n", 1, QUERY_CHOICES_MAX, &n, e);
 
-	if (ret == 0 && (uint64_t)n * r->prompt_count > REQUEST_CHOICES_MAX)
+	if (ret == 0 && (uint64_t)n * r->prompt_count > QUERY_CHOICES_MAX)
 		ret = errors_bad(e, "n", "n times the number of prompts must be at most %u",
-				 REQUEST_CHOICES_MAX);
+				 QUERY_CHOICES_MAX);
 	r->n = (uint32_t)n;
 	return ret;
 }
 
-static int parse_prompts(const json_t *root, const struct request_env *env, struct request *r,
+static int parse_prompts(const json_t *root, const struct query_env *env, struct query *r,
 			 struct api_error *e)
 {
-	if (r->kind == REQUEST_COMPLETION)
+	if (r->kind == QUERY_COMPLETION)
 		return prompt_parse(root, env, &r->prompt, &r->prompt_count, e);
 	r->prompt_count = 1;
 	return messages_parse(root, env, &r->prompt, e);
 }
 
-int request_parse(enum request_kind kind, const struct request_env *env, const json_t *root,
-		  struct request *out, struct api_error *e)
+int query_parse(enum query_kind kind, const struct query_env *env, const json_t *root,
+		struct query *out, struct api_error *e)
 {
-	struct request r = {.kind = kind, .context = env->context, .use_cache = true};
+	struct query r = {.kind = kind, .context = env->context, .use_cache = true};
 	int ret = parse_model(root, env, e);
 
 	if (ret == 0)
@@ -275,40 +275,40 @@ int request_parse(enum request_kind kind, const struct request_env *env, const j
 	if (ret == 0)
 		ret = parse_choices(root, &r, e);
 	if (ret < 0) {
-		request_fini(&r);
+		query_fini(&r);
 		return ret;
 	}
 	*out = r;
 	return 0;
 }
 
-void request_fini(struct request *r)
+void query_fini(struct query *r)
 {
 	prompt_list_free(r->prompt, r->prompt_count);
 	free(r->stop_text);
-	*r = (struct request){0};
+	*r = (struct query){0};
 }
 
-uint32_t request_choice_count(const struct request *r)
+uint32_t query_choice_count(const struct query *r)
 {
 	return r->prompt_count * r->n;
 }
 
-const struct prompt *request_prompt(const struct request *r, uint32_t choice)
+const struct prompt *query_prompt(const struct query *r, uint32_t choice)
 {
 	return &r->prompt[choice / r->n];
 }
 
-uint32_t request_token_limit(const struct request *r, uint32_t choice)
+uint32_t query_token_limit(const struct query *r, uint32_t choice)
 {
-	uint32_t room = r->context - request_prompt(r, choice)->count;
+	uint32_t room = r->context - query_prompt(r, choice)->count;
 
 	return r->max_tokens && r->max_tokens < room ? r->max_tokens : room;
 }
 
-uint32_t request_echo_tokens(const struct request *r, uint32_t choice)
+uint32_t query_echo_tokens(const struct query *r, uint32_t choice)
 {
-	return r->echo && r->logprobs ? request_prompt(r, choice)->count - 1 : 0;
+	return r->echo && r->logprobs ? query_prompt(r, choice)->count - 1 : 0;
 }
 
 static bool is_end(void *ctx, uint32_t token)
@@ -316,11 +316,11 @@ static bool is_end(void *ctx, uint32_t token)
 	return tokenizer_is_end(ctx, token);
 }
 
-struct engine_submit_args request_submit_args(const struct request *r, uint32_t choice,
-					      const struct tokenizer *tokenizer)
+struct engine_submit_args query_submit_args(const struct query *r, uint32_t choice,
+					    const struct tokenizer *tokenizer)
 {
-	const struct prompt *p = request_prompt(r, choice);
-	uint32_t limit = request_token_limit(r, choice);
+	const struct prompt *p = query_prompt(r, choice);
+	uint32_t limit = query_token_limit(r, choice);
 	struct engine_submit_args args = {
 		.tokens = p->tokens,
 		.token_count = p->count,
@@ -335,7 +335,7 @@ struct engine_submit_args request_submit_args(const struct request *r, uint32_t 
 		.sampling = r->sampling,
 	};
 
-	ASSERT(choice < request_choice_count(r));
+	ASSERT(choice < query_choice_count(r));
 	args.sampling.seed += choice % r->n;
 	return args;
 }

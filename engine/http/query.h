@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * request.h: a completion or chat request, parsed and checked, ready to be submitted. Parsing
+ * query.h: a completion or chat request, parsed and checked, ready to be submitted. Parsing
  * needs no server: it is what the fuzzer feeds.
  */
-#ifndef ENGINE_HTTP_REQUEST_H
-#define ENGINE_HTTP_REQUEST_H
+#ifndef ENGINE_HTTP_QUERY_H
+#define ENGINE_HTTP_QUERY_H
 
 #include "engine/engine.h"
 #include "engine/http/errors.h"
@@ -16,12 +16,12 @@
 #include <stdint.h>
 
 /* Prompts times n. */
-#define REQUEST_CHOICES_MAX 128u
+#define QUERY_CHOICES_MAX 128u
 
-enum request_kind { REQUEST_COMPLETION, REQUEST_CHAT };
+enum query_kind { QUERY_COMPLETION, QUERY_CHAT };
 
-struct request {
-	enum request_kind kind;
+struct query {
+	enum query_kind kind;
 	struct prompt *prompt;
 	uint32_t prompt_count;
 	uint32_t n; /* choices for each prompt */
@@ -43,27 +43,27 @@ struct request {
 };
 
 /* What a parser must know of the model. */
-struct request_env {
+struct query_env {
 	const struct tokenizer *tokenizer;
 	enum chat_kind chat;
 	const char *model;
 	uint32_t context;
 };
 
-/* 0, or -EINVAL with *e. On success request_fini() is due; *out keeps nothing of root. */
-int request_parse(enum request_kind kind, const struct request_env *env, const json_t *root,
-		  struct request *out, struct api_error *e);
-void request_fini(struct request *r);
+/* 0, or -EINVAL with *e. On success query_fini() is due; *out keeps nothing of root. */
+int query_parse(enum query_kind kind, const struct query_env *env, const json_t *root,
+		struct query *out, struct api_error *e);
+void query_fini(struct query *r);
 
 /* How many tokens choice `choice` (prompt * n + k) may generate: the rest of the context, at most.
  */
-uint32_t request_token_limit(const struct request *r, uint32_t choice);
+uint32_t query_token_limit(const struct query *r, uint32_t choice);
 /* How many of its log's first entries are echoed prompt tokens. */
-uint32_t request_echo_tokens(const struct request *r, uint32_t choice);
-const struct prompt *request_prompt(const struct request *r, uint32_t choice);
-uint32_t request_choice_count(const struct request *r);
+uint32_t query_echo_tokens(const struct query *r, uint32_t choice);
+const struct prompt *query_prompt(const struct query *r, uint32_t choice);
+uint32_t query_choice_count(const struct query *r);
 /* All but the sink. The tokens stay the request's. */
-struct engine_submit_args request_submit_args(const struct request *r, uint32_t choice,
-					      const struct tokenizer *tokenizer);
+struct engine_submit_args query_submit_args(const struct query *r, uint32_t choice,
+					    const struct tokenizer *tokenizer);
 
 #endif
