@@ -280,7 +280,8 @@ struct kvd_event {
 
 /*
  * Takes up to `max` events, waiting for at most timeout_ns for the first (0: not at all,
- * UINT64_MAX: for ever). Returns their number, 0 on timeout or after kvd_wake(), or -errno.
+ * UINT64_MAX: for ever). Returns their number, 0 on timeout or after kvd_wake(), or -errno:
+ * -EPIPE once KVD_EV_GONE was delivered.
  * Also returns 0 early when a lease's ready_tokens or state changed.
  */
 int kvd_wait(struct kvd *k, uint64_t timeout_ns, struct kvd_event *events, uint32_t max);

@@ -130,6 +130,15 @@ static_assert(sizeof(struct kvd_req) == 64, "kvd_req");
  */
 #define KVD_RELEASE_KEEP_TAIL 0x1
 
+/*
+ * FORK: lease = the parent, arg32 = decode_blocks of the child. m > 0: so many tokens of the
+ * parent's unsealed block `first` are valid and become the child's tail; arg64 as in RELEASE.
+ */
+
+/* CLAIM: rep.aux says what was claimed. */
+#define KVD_CLAIM_FORMAT(aux) ((uint32_t)(aux))
+#define KVD_CLAIM_TOKENS(aux) ((uint32_t)((aux) >> 32))
+
 #define KVD_EVICT_ALL_SPACES 0x1 /* else lease holds the namespace's number */
 
 /* --- replies -------------------------------------------------------------------------------- */

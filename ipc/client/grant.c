@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * grant.c: what a reply with pages means for its lease.
+ *
+ * Not all handles of a long sequence fit into one reply: the rest is fetched by EXTEND from within
+ * the reply, before the caller gets its event. A reply that contradicts itself ends the connection.
+ *
+ * What a request that was granted but could not be used here (no memory, no slab) leaves behind is
+ * released when the lease is freed.
+ */
+#include "ipc/client/grant.h"
+#include "ipc/client/lease.h"
+#include "ipc/client/slabs.h"
+#include <base/bits.h>
+#include <errno.h>
+#include <string.h>
+
+/* Ends the request with an event; a lease that never came is freed by the next kvd_wait(). */
+static bool grant_end(struct kvd *k, struct request *rq, int result)
+{
+	struct kvd_lease *l = rq->lease;
+
+	rq->event.result = result < 0 && k->gone ? KVD_GONE : result;
+	l->pending = NULL;
+	if (l->granted)
+		return false;
+	if (rq->event.result == 0)
+		l->granted = true;
+	else
+		lease_bury(l);
+	lease_mark_seen(l);
+	return false;
+}
+
+static int grant_lease(struct kvd *k, struct kvd_lease *l, const struct request *rq)
+{
+	const struct kvd_rep *rep = &rq->rep;
+	uint32_t row = KVD_LEASE_ROW(rep->lease);
+
+	if (row == 0 || row >= k->row_count)
+		return client_gone(k, "the daemon granted a lease without a row"), -EPROTO;
+	l->id = rep->lease;
+	l->cached_tokens = rep->at.cached_tokens;
+	if (rq->req.op != KVD_OP_CLAIM)
+		return 0;
+	l->format = client_format(k, KVD_CLAIM_FORMAT(rep->aux));
+	if (!l->format)
+		return error_set(-ENOENT,
+				 "the claimed sequence has a format that is not known here");
+	l->token_count = KVD_CLAIM_TOKENS(rep->aux);
+	l->want_blocks = (uint32_t)bits_div_ceil(l->token_count, l->format->page_tokens);
+	return 0;
+}
+
+/* The handles in a reply, checked against what was asked and what the payload holds. */
+static int grant_count(struct kvd *k, const struct kvd_lease *l, const struct request *rq,
+		       uint32_t *out_blocks)
+{
+	const struct kvd_rep_lease *at = &rq->rep.at;
+	uint32_t parts = l->format->part_count;
+	uint64_t handles = at->handle_count;
+
+	if (at->tail_tokens && parts > 1)
+		handles += parts;
+	if (at->handle_count % parts || handles * sizeof(struct kvd_handle) > rq->rep.out_bytes ||
+	    at->tail_tokens >= l->format->page_tokens ||
+	    (rq->req.op == KVD_OP_EXTEND && at->handle_count / parts > rq->req.m))
+		return client_gone(k, "the daemon sent a reply that contradicts itself"), -EPROTO;
+	*out_blocks = at->handle_count / parts;
+	return 0;
+}
+
+static int grant_take_tail(struct kvd_lease *l, const struct kvd_rep_lease *at,
+			   const uint8_t *payload)
+{
+	l->tail_tokens = at->tail_tokens;
+	for (uint32_t part = 0; part < l->format->part_count; part++) {
+		struct kvd_handle tail = at->tail;
+		if (l->format->part_count > 1)
+			memcpy(&tail, payload + (at->handle_count + part) * sizeof(tail),
+			       sizeof(tail));
+		l->tails[part] = 0;
+		int r = tail.page == KVD_PAGE_NONE ? 0
+						   : slabs_read(l->k, tail.page, &l->tails[part]);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* Puts the pages of a reply behind the blocks from `first` on. */
+static int grant_take(struct kvd *k, struct kvd_lease *l, const struct request *rq,
+		      const uint8_t *payload, uint32_t first, uint32_t *out_blocks)
+{
+	const struct kvd_rep_lease *at = &rq->rep.at;
+	uint32_t parts = l->format->part_count;
+	struct kvd_handle handles[KVD_PARTS_MAX];
+	int r = grant_count(k, l, rq, out_blocks);
+
+	if (r == 0)
+		r = lease_grow(l, first + *out_blocks);
+	if (r < 0)
+		return r;
+	if (at->build_from != l->build_from)
+		l->tail_tokens = 0;
+	l->build_from = at->build_from;
+	l->follows_own = at->follows_own;
+	uint32_t own_from = at->build_from / l->format->page_tokens;
+	for (uint32_t i = 0; i < *out_blocks && r == 0; i++) {
+		uint32_t b = first + i;
+		memcpy(handles, payload + (size_t)i * parts * sizeof(*handles),
+		       parts * sizeof(*handles));
+		r = lease_put(l, b, b >= own_from ? LEASE_OPEN : LEASE_SHARED, handles);
+	}
+	if (r == 0 && at->tail_tokens)
+		r = grant_take_tail(l, at, payload);
+	return r;
+}
+
+bool grant_reply(struct kvd *k, struct request *rq, const uint8_t *payload)
+{
+	struct kvd_lease *l = rq->lease;
+	bool extends = rq->req.op == KVD_OP_EXTEND;
+	uint32_t first = extends ? rq->req.first : 0, blocks = 0;
+
+	if (!l)
+		return false;
+	if (rq->rep.result != 0)
+		return grant_end(k, rq, rq->rep.result);
+	int r = extends ? 0 : grant_lease(k, l, rq);
+	if (r == 0)
+		r = grant_take(k, l, rq, payload, first, &blocks);
+	first += blocks;
+	if (r < 0 || blocks == 0 || first >= l->want_blocks)
+		return grant_end(k, rq, r);
+	rq->req = (struct kvd_req){.op = KVD_OP_EXTEND,
+				   .lease = l->id,
+				   .format = l->format->id,
+				   .first = first,
+				   .m = BITS_MIN(l->want_blocks - first, REQUEST_BLOCKS_MAX)};
+	request_again(k, rq);
+	return true;
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the replies that bring pages mean for leases: ACQUIRE, CLAIM, FORK, EXTEND. */
+#ifndef IPC_CLIENT_GRANT_H
+#define IPC_CLIENT_GRANT_H
+
+#include "ipc/client/request.h"
+
+/* True: the record was sent again, for more handles. */
+bool grant_reply(struct kvd *k, struct request *rq, const uint8_t *payload);
+
+#endif
