@@ -109,7 +109,7 @@ static enum MHD_Result generate(struct exchange *x, const struct api_format *for
 		.format = format,
 		.engine = x->http->service.engine,
 		.tokenizer = x->http->service.tokenizer,
-		.model = x->http->model,
+		.model = x->http->env.model,
 		.socket_fd = socket_of(x),
 	};
 

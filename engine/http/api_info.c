@@ -7,9 +7,9 @@
 enum MHD_Result api_info_models(struct exchange *x)
 {
 	const struct http *h = x->http;
-	json_t *model =
-		json_pack("{s:s, s:s, s:i, s:s, s:I}", "id", h->model, "object", "model", "created",
-			  0, "owned_by", "kvengine", "max_model_len", (json_int_t)h->env.context);
+	json_t *model = json_pack("{s:s, s:s, s:i, s:s, s:I}", "id", h->env.model, "object",
+				  "model", "created", 0, "owned_by", "kvengine", "max_model_len",
+				  (json_int_t)h->env.context);
 
 	return answer_json(x, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", model));
 }

@@ -109,6 +109,7 @@ static void http_free(struct http *h)
 {
 	sem_destroy(&h->parsers);
 	free(h->model);
+	free(h->service_model);
 	free(h);
 }
 
@@ -154,10 +155,12 @@ void http_set_ready(struct http *h, const struct http_service *service)
 
 	engine_stats(service->engine, &stats);
 	h->service = *service;
+	h->service_model = service->model ? strdup(service->model) : NULL;
+	h->service.model = NULL;
 	h->env = (struct query_env){
 		.tokenizer = service->tokenizer,
 		.chat = service->chat,
-		.model = h->model,
+		.model = h->service_model ? h->service_model : h->model,
 		.context = stats.context,
 	};
 	atomic_store_release(&h->ready, true); /* partner: server_ready() */

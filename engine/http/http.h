@@ -27,6 +27,7 @@ struct http_service {
 	struct engine *engine;
 	const struct tokenizer *tokenizer;
 	enum chat_kind chat; /* CHAT_NONE: /v1/chat/completions is refused */
+	const char *model;   /* its name, copied; NULL: the config's */
 };
 
 /*

@@ -125,7 +125,7 @@ void metrics_write(struct http *h, struct buffer *out)
 	struct metrics_out o = {.buffer = out};
 	struct engine_stats stats;
 
-	label_init(&o, h->model);
+	label_init(&o, server_ready(h) ? h->env.model : h->model);
 	write_server(&o, h);
 	if (!server_ready(h))
 		return;

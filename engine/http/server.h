@@ -19,7 +19,8 @@ struct MHD_Daemon;
 
 struct http {
 	struct http_config config; /* with its defaults filled in */
-	char *model;
+	char *model;		   /* the name until it is ready; then env.model */
+	char *service_model;
 	struct MHD_Daemon *daemon;
 	uint16_t port;
 	struct http_service service;

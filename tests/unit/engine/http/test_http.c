@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The server itself: readiness, endpoints, refusals, bounds, ports. */
 #include "tests/test.h"
+#include "tests/unit/engine/http/fake_tokenizer.h"
 #include "tests/unit/engine/http/server_fixture.h"
 #include <errno.h>
 #include <sys/socket.h>
@@ -193,6 +194,22 @@ static void test_keep_alive(void **state)
 	server_fixture_fini(&f);
 }
 
+/* The model's name may be known only once it is loaded. */
+static void test_name_of_the_service(void **state)
+{
+	const struct http_config config = {0};
+	struct server_fixture f;
+
+	server_fixture_init_config(&f, "hello", &config);
+	asks(&f, "GET", "/metrics", 200, "model_name=\"kvengine\"");
+	const struct http_service service = {
+		.engine = &f.engine, .tokenizer = fake_tokenizer(false), .model = "later"};
+	http_set_ready(f.http, &service);
+	asks(&f, "GET", "/metrics", 200, "model_name=\"later\"");
+	asks(&f, "GET", "/v1/models", 200, "\"id\":\"later\"");
+	server_fixture_fini(&f);
+}
+
 static void test_port_in_use(void **state)
 {
 	struct server_fixture f;
@@ -212,4 +229,5 @@ TEST_MAIN(http, cmocka_unit_test(test_loading_then_ready),
 	  cmocka_unit_test(test_unknown_paths_and_methods), cmocka_unit_test(test_metrics),
 	  cmocka_unit_test(test_tokenize_and_back), cmocka_unit_test(test_large_bodies),
 	  cmocka_unit_test(test_large_chunked_body), cmocka_unit_test(test_clients_that_vanish),
-	  cmocka_unit_test(test_keep_alive), cmocka_unit_test(test_port_in_use))
+	  cmocka_unit_test(test_keep_alive), cmocka_unit_test(test_name_of_the_service),
+	  cmocka_unit_test(test_port_in_use))
