@@ -82,7 +82,7 @@ void seq_drop_lease(struct seq *s, uint64_t now_ns)
 	s->ready_seen = 0;
 	s->extending = false;
 	s->starving = false;
-	s->passed_over = 0;
+	s->age_steps = 0;
 	s->queued_ns = now_ns;
 }
 

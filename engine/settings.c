@@ -54,8 +54,9 @@ const struct settings_row settings_table[] = {
 	 "control group have left.",
 	 AT(memory_bytes), 1, UINT64_MAX},
 	{"isa", SETTINGS_TEXT, "NAME", "Compute",
-	 "Kernels to use: avx512bf16, avx2 or portable. KV pages are shared between engines with "
-	 "the same kernels only. Default: the best that the processor has.",
+	 "Kernels to use: amx, avx512bf16 or portable. KV pages are shared between engines with "
+	 "the "
+	 "same kernels only. Default: the best that the processor has.",
 	 AT(isa)},
 
 	{"kvd", SETTINGS_TEXT, "MODE", "KV cache",

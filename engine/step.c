@@ -5,9 +5,9 @@
  * leave at any step.
  *
  * Among prompts the one with the fewest rows to go comes first, which is the longest cached prefix
- * first; each step in which a prompt did not move counts as a chunk less, so that long ones get
- * their turn. Chunks end at page boundaries where they can: such a page is sealed, and shared, at
- * once.
+ * first; every step of age counts as a chunk less, so that a long prompt is overtaken only by those
+ * that come while it could have been computed alone. Chunks end at page boundaries where they can:
+ * such a page is sealed, and shared, at once.
  *
  * The order of a step: compute, seal what is complete, sample, tell the clients. What the batch
  * looks like changes no bit of any sequence (kernels.h), so all of this is policy only.
@@ -172,7 +172,7 @@ static void add_rows(struct step *t, struct seq *s, uint32_t rows)
 /* The lower the sooner. */
 static int64_t prompt_rank(const struct step *t, const struct seq *s)
 {
-	return (int64_t)seq_rows_wanted(s) - (int64_t)s->passed_over * t->limits.chunk_tokens;
+	return (int64_t)seq_rows_wanted(s) - (int64_t)s->age_steps * t->limits.chunk_tokens;
 }
 
 static void add_prompt_candidate(struct step *t, struct seq *s, uint32_t count)
@@ -205,10 +205,9 @@ static void add_prompts(struct step *t, uint32_t count, uint32_t page_tokens)
 		struct seq *s = t->prompts[i];
 		uint32_t rows = chunk_rows(t, s, page_tokens);
 
-		s->passed_over++;
+		s->age_steps++;
 		if (rows == 0)
 			continue;
-		s->passed_over = 0;
 		t->echoing |= echoes(s);
 		t->prompt_rows += rows;
 		add_rows(t, s, rows);

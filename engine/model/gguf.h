@@ -13,8 +13,20 @@
 struct gguf;
 
 enum gguf_type {
-	GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL,
-	GGUF_STRING, GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64, GGUF_TYPES
+	GGUF_U8,
+	GGUF_I8,
+	GGUF_U16,
+	GGUF_I16,
+	GGUF_U32,
+	GGUF_I32,
+	GGUF_F32,
+	GGUF_BOOL,
+	GGUF_STRING,
+	GGUF_ARRAY,
+	GGUF_U64,
+	GGUF_I64,
+	GGUF_F64,
+	GGUF_TYPES
 };
 
 struct gguf_string {
@@ -25,15 +37,16 @@ struct gguf_string {
 struct gguf_array {
 	enum gguf_type type;
 	uint64_t count;
-	const uint8_t *data; /* elements, little endian, unaligned; strings are u64 length + bytes */
+	const uint8_t
+		*data; /* elements, little endian, unaligned; strings are u64 length + bytes */
 	size_t bytes;
 };
 
 struct gguf_tensor {
 	struct gguf_string name;
-	uint32_t type;	      /* ggml's number: see dequant.h */
+	uint32_t type; /* ggml's number: see dequant.h */
 	uint32_t dims;
-	uint64_t ne[4];	      /* ne[0] is contiguous */
+	uint64_t ne[4]; /* ne[0] is contiguous */
 	const uint8_t *data;
 	uint64_t bytes;
 };

@@ -46,15 +46,15 @@ struct model {
 	struct model_hparams h;
 	const struct kernel_ops *ops;
 	struct model_layer *layer;
-	struct kernel_weight embed;   /* [vocab][hidden] */
-	struct kernel_weight head;    /* == embed when tied */
-	float *out_norm;	      /* [hidden] */
-	float *inv_freq;	      /* [rope_dim / 2], scaling already applied */
-	uint8_t digest[16];	      /* XXH3-128 over every tensor's name, type, shape and bytes, and
-				       * over all hparams that decide a KV bit */
+	struct kernel_weight embed; /* [vocab][hidden] */
+	struct kernel_weight head;  /* == embed when tied */
+	float *out_norm;	    /* [hidden] */
+	float *inv_freq;	    /* [rope_dim / 2], scaling already applied */
+	uint8_t digest[16];	    /* XXH3-128 over every tensor's name, type, shape and bytes, and
+				     * over all hparams that decide a KV bit */
 	uint64_t file_bytes;
-	uint64_t weight_bytes;	      /* packed, in memory */
-	void *arena;		      /* owns all of the above */
+	uint64_t weight_bytes; /* packed, in memory */
+	void *arena;	       /* owns all of the above */
 	size_t arena_bytes;
 };
 

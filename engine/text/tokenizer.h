@@ -25,7 +25,8 @@ void tokenizer_free(struct tokenizer *t);
 int64_t tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes, bool special,
 			 uint32_t *out, size_t max);
 
-/* The bytes of one token (may end inside a UTF-8 character); of a control token "" unless special. */
+/* The bytes of one token (may end inside a UTF-8 character); of a control token "" unless special.
+ */
 int tokenizer_piece(const struct tokenizer *t, uint32_t token, bool special, const char **out_text,
 		    size_t *out_bytes);
 
@@ -38,7 +39,8 @@ bool tokenizer_is_end(const struct tokenizer *t, uint32_t token);
 /* The chat template of the file, or NULL. Terminated. */
 const char *tokenizer_template(const struct tokenizer *t);
 
-/* --- streaming back ---------------------------------------------------------------------------- */
+/* --- streaming back ----------------------------------------------------------------------------
+ */
 
 /* Holds back the bytes of an incomplete UTF-8 character; embedded, no memory of its own. */
 struct detok {
@@ -53,7 +55,8 @@ int detok_push(struct detok *d, uint32_t token, char *out, size_t size);
 /* The rest, with U+FFFD for what never got complete. */
 int detok_finish(struct detok *d, char *out, size_t size);
 
-/* --- chat --------------------------------------------------------------------------------------- */
+/* --- chat ---------------------------------------------------------------------------------------
+ */
 
 enum chat_kind { CHAT_NONE, CHAT_CHATML };
 

@@ -3,12 +3,12 @@
  * Prints the table of options twice: as text for a terminal, wrapped at 80 columns, and as roff.
  * Words around the table stand here once and serve both. Pure.
  */
-#include "engine/manual.h"
+#include "engine/settings_help.h"
 #include "base/bits.h"
 #include "engine/settings.h"
 #include <string.h>
 
-#define MANUAL_COLUMNS 80u
+#define HELP_COLUMNS 80u
 
 static const char what[] =
 	"kvengine serves a language model over an OpenAI-compatible HTTP interface. Its KV cache "
@@ -39,7 +39,7 @@ static void wrap(FILE *out, const char *text, unsigned indent)
 	while (*text) {
 		unsigned word = (unsigned)strcspn(text, " ");
 
-		if (column > 0 && column + 1 + word > MANUAL_COLUMNS) {
+		if (column > 0 && column + 1 + word > HELP_COLUMNS) {
 			fputc('\n', out);
 			column = 0;
 		}
@@ -63,7 +63,7 @@ static void entries_text(FILE *out, const char *title, const struct entry *e, si
 	}
 }
 
-void manual_text(FILE *out)
+void settings_help_text(FILE *out)
 {
 	const char *section = "";
 
@@ -119,7 +119,7 @@ static void entries_roff(FILE *out, const char *title, const struct entry *e, si
 		entry_roff(out, "", e[i].name, NULL, e[i].text);
 }
 
-void manual_roff(FILE *out)
+void settings_help_roff(FILE *out)
 {
 	const char *section = "";
 
