@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The demonstration itself; tools/demo builds the programs and calls it."""
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+
+import figures as figures_of
+from client import Client, StreamError
+from processes import StartError, System, shared_memory
+
+ROUNDS = 5
+SLOW_MS = 3000       # a machine that needs more for one cold prompt gets one round
+ANSWER_TOKENS = 24
+STREAM_TOKENS = 250
+KILL_AFTER = 30      # tokens of both streams
+GONE_SECONDS = 5
+QUESTIONS = ("How long does a Heron take from signature to delivery in April?",
+             "Can I bring my dog in the Ox, and what does the rain cover cost?",
+             "My frame has a crack. What should I do?")
+
+
+def say(text=""):
+    print(text, flush=True)
+
+
+def progress(text):
+    print(f"  {text}", file=sys.stderr, flush=True)
+
+
+def handbook(edition):
+    """The system prompt. Its first line differs, and with it every page of its KV."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "handbook.txt")
+    with open(path, encoding="utf-8") as f:
+        return f"Handbook, edition {edition}.\n\n{f.read()}"
+
+
+def measure(a, b):
+    """[(cold on A, B, A again)], each round with a system prompt that nobody has seen."""
+    rounds = []
+    while len(rounds) < ROUNDS:
+        system = handbook(len(rounds) + 1)
+        answers = [client.chat(system, question, ANSWER_TOKENS)
+                   for client, question in zip((a, b, a), QUESTIONS)]
+        rounds.append(answers)
+        progress(f"round {len(rounds)}: A cold {answers[0].ttft_ms:.1f} ms, "
+                 f"B {answers[1].ttft_ms:.1f} ms, A again {answers[2].ttft_ms:.1f} ms")
+        if answers[0].ttft_ms > SLOW_MS:
+            break
+    return rounds
+
+
+def same_without_cache(a, cached):
+    """Whether A, computing all of it alone, says what B said with A's pages."""
+    progress("the same answer again, without the cache")
+    cold = a.chat(handbook(1), QUESTIONS[1], ANSWER_TOKENS, cache=False)
+    if cold.cached_tokens != 0:
+        raise StreamError("a request with cache: false was answered from the cache")
+    return cold.tokens == cached.tokens
+
+
+class Stream(threading.Thread):
+    """One long answer in the background."""
+
+    def __init__(self, client, question):
+        super().__init__(daemon=True)
+        self.client, self.question = client, question
+        self.count = 0
+        self.answer = None
+        self.error = None
+        self.start()
+
+    def run(self):
+        try:
+            self.answer = self.client.chat(handbook(1), self.question, STREAM_TOKENS,
+                                           self.on_event, ignore_eos=True)
+        except StreamError as e:
+            self.error = str(e)
+
+    def on_event(self, answer):
+        self.count = len(answer.tokens)
+
+    def wait_tokens(self, count):
+        while self.count < count and self.is_alive():
+            time.sleep(0.002)
+        if self.count < count:
+            raise StreamError(f"a stream ended too early: {self.error}")
+
+
+def show(system, *commands):
+    for command in commands:
+        say(f"\n$ kvctl {command}")
+        say(system.kvctl(command).rstrip())
+
+
+def wait_session_gone(system, pid):
+    deadline = time.monotonic() + GONE_SECONDS
+    while time.monotonic() < deadline:
+        if all(s["pid"] != pid for s in system.kvctl_json("sessions")):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def kill_one(system, program_a, a, b):
+    """Both stream from the same pages; A dies. True if B never noticed."""
+    say("\nBoth engines stream now, from the same pages:")
+    doomed, other = Stream(a, QUESTIONS[0]), Stream(b, QUESTIONS[1])
+    doomed.wait_tokens(KILL_AFTER)
+    other.wait_tokens(KILL_AFTER)
+    show(system, "status", "sessions", "prefixes")
+    at = other.count
+    program_a.kill()
+    say(f"\nSIGKILL of engine A (pid {program_a.pid}) after {doomed.count} of its tokens, "
+        f"{at} of B's:")
+    gone = wait_session_gone(system, program_a.pid)
+    show(system, "sessions", "prefixes")
+    doomed.join()
+    other.join()
+    if other.error:
+        say(f"\n  B's stream ended: {other.error}")
+        return False
+    progress("B's answer again, without the cache, to compare")
+    alone = b.chat(handbook(1), QUESTIONS[1], STREAM_TOKENS, ignore_eos=True, cache=False)
+    right = other.answer.tokens == alone.tokens
+    again = b.chat(handbook(1), QUESTIONS[2], 1)
+    kept = again.cached_tokens > 0
+    say(f"\n  A's session and its leases are gone: {'yes' if gone else 'NO'}")
+    say(f"  B's stream went on to its end, right to the token: {'yes' if right else 'NO'} "
+        f"({len(other.answer.tokens)} tokens, longest gap {other.answer.longest_gap_ms:.0f} ms)")
+    say(f"  the shared pages are still there: {'yes' if kept else 'NO'} "
+        f"({again.cached_tokens} of {again.prompt_tokens} tokens cached)")
+    return gone and right and kept
+
+
+def show_sharing(program_a, program_b):
+    shared = shared_memory(program_a.pid, program_b.pid)
+    if not shared:
+        say("  The engines map no memory together.")
+    for (inode, offset), size in sorted(shared.items()):
+        say(f"  Both processes map the same memory: inode {inode} offset {offset}, "
+            f"{figures_of.megabytes(size)} (/proc/{program_a.pid}/maps, /proc/{program_b.pid}/maps).")
+
+
+def keep_running(system, kvd, b, program_b):
+    program_a = system.start_engine("engine-a")
+    a = program_a.wait_ready()
+    build = os.path.relpath(system.build)
+    say(f"""
+Left running: kvd {kvd.pid}, engine A {program_a.pid} at {a}, engine B {program_b.pid} at {b}.
+  curl -s {a}/v1/chat/completions -H 'Content-Type: application/json' \\
+    -d '{{"messages": [{{"role": "user", "content": "Hello"}}], "max_tokens": 32}}'
+  curl -N {b}/v1/completions -H 'Content-Type: application/json' \\
+    -d '{{"prompt": "Once upon a time", "max_tokens": 64, "stream": true}}'
+  curl -s {a}/metrics
+  {build}/tools/kvctl/kvctl --socket {system.socket} status
+Stop it: kill {program_a.pid} {program_b.pid} {kvd.pid}; rm -r {system.runtime}""")
+
+
+def run(system, args):
+    progress("starting kvd and two engines")
+    kvd = system.start_kvd()
+    program_a, program_b = system.start_engine("engine-a"), system.start_engine("engine-b")
+    a, b = Client(program_a.wait_ready()), Client(program_b.wait_ready())
+    say(f"kvd {kvd.pid}; engine A {program_a.pid} at {a.url}; engine B {program_b.pid} at {b.url}")
+    rounds = measure(a, b)
+    figures = figures_of.of_rounds(rounds, system)
+    figures["tokens_equal"] = same_without_cache(a, rounds[0][1])
+    say()
+    say("\n".join(figures_of.table(rounds, figures)))
+    show_sharing(program_a, program_b)
+    say(f"  The answer with the cache equals the answer without it, token for token and bit for "
+        f"bit\n  in every log-probability: {'yes' if figures['tokens_equal'] else 'NO'}.")
+    figures["survived_kill"] = kill_one(system, program_a, a, b)
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as f:
+            json.dump(figures, f, indent=2)
+            f.write("\n")
+    if args.keep:
+        keep_running(system, kvd, b.url, program_b)
+    good = figures["tokens_equal"] and figures["survived_kill"] and not figures["kv_bytes_copied"]
+    say("\nAll of it holds." if good else "\nSOMETHING DOES NOT HOLD: see above.")
+    return 0 if good else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", required=True, help="the build folder")
+    parser.add_argument("--logs", required=True, help="where the programs' logs go")
+    parser.add_argument("--model", required=True, help="the GGUF file")
+    parser.add_argument("--json", help="write the figures to this file")
+    parser.add_argument("--keep", action="store_true", help="leave everything running")
+    args = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))
+    runtime = tempfile.mkdtemp(prefix="kvd-demo-")
+    system = System(args.build, args.logs, args.model, runtime)
+    kept = False
+    try:
+        status = run(system, args)
+        kept = args.keep
+        return status
+    except (StartError, StreamError) as e:
+        print(f"error: {e}\nthe logs: {args.logs}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ninterrupted, ending everything", file=sys.stderr)
+        return 130
+    finally:
+        if not kept:
+            system.stop()
+            shutil.rmtree(runtime, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
