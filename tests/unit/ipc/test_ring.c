@@ -93,7 +93,7 @@ static void ring_survives_garbage_indices(void **state)
 	/* Ahead of the head, or further behind than the ring is long. */
 	const uint32_t tails[] = {1, CREDITS + 1, 1u << 31, UINT32_MAX - CREDITS};
 	struct kvd_req req = {0};
-	struct kvd_rep rep;
+	struct kvd_rep rep = {0};
 
 	for (int i = 0; i < 4; i++) {
 		struct rings r;
