@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model's identity: engines with equal digests may read each other's KV pages. */
+#ifndef ENGINE_MODEL_FINGERPRINT_H
+#define ENGINE_MODEL_FINGERPRINT_H
+
+#include <engine/model/model.h>
+
+/* m needs h and inv_freq. 0 or -ENOMEM. */
+int fingerprint_model(const struct gguf *g, const struct model *m, uint8_t out[16]);
+
+#endif

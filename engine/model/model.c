@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loading in order: family, hparams, weights, frequencies, identity. The model takes nothing from
+ * the file by reference: it may be closed afterwards.
+ */
+#include "engine/model/model.h"
+
+#include "engine/model/fail.h"
+#include "engine/model/family.h"
+#include "engine/model/fingerprint.h"
+#include "engine/model/gguf.h"
+#include "engine/model/hparams.h"
+#include "engine/model/rope.h"
+#include "engine/model/weights.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+static int load(const struct gguf *file, struct model *m, model_progress_fn *progress,
+		void *progress_ctx, char *error)
+{
+	const struct family *family;
+	int status = family_find(file, &family, error, MODEL_ERROR_MAX);
+
+	if (!status)
+		status = hparams_read(file, family, &m->h, error);
+	if (!status)
+		status = weights_load(file, family, m, progress, progress_ctx, error);
+	if (!status)
+		status = rope_fill(file, &m->h, m->inv_freq, error);
+	if (!status && fingerprint_model(file, m, m->digest))
+		status = fail_with(error, MODEL_ERROR_MAX, -ENOMEM, "no memory to load a model");
+	return status;
+}
+
+int model_load(const struct gguf *file, const struct kernel_ops *ops, model_progress_fn *progress,
+	       void *progress_ctx, struct model **out, char *error)
+{
+	struct model *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return fail_with(error, MODEL_ERROR_MAX, -ENOMEM, "no memory to load a model");
+	m->ops = ops;
+	m->file_bytes = gguf_file_bytes(file);
+	int status = load(file, m, progress, progress_ctx, error);
+	if (status) {
+		model_free(m);
+		return status;
+	}
+	*out = m;
+	return 0;
+}
+
+void model_free(struct model *m)
+{
+	if (!m)
+		return;
+	if (m->arena)
+		munmap(m->arena, m->arena_bytes);
+	free(m);
+}
