@@ -432,7 +432,10 @@ int kv_seal(struct kv *kv, struct kvd_lease *lease, uint32_t first_block, uint32
 int kv_release(struct kv *kv, struct kvd_lease *lease, uint32_t tail_tokens, const uint32_t *tokens,
 	       uint32_t token_count)
 {
-	return translate(kvd_release(kv->k, lease, tail_tokens, tokens, token_count));
+	int r = translate(kvd_release(kv->k, lease, tail_tokens, tokens, token_count));
+
+	/* A tail that cannot be kept must not keep the lease. */
+	return r < 0 && tail_tokens > 0 ? translate(kvd_release(kv->k, lease, 0, NULL, 0)) : r;
 }
 
 int kv_topup(struct kv *kv, uint32_t block_count, uint32_t deadline_ms)

@@ -165,7 +165,6 @@ static int start_http(struct program *p)
 	const struct settings *s = &p->settings;
 	const struct http_config config = {.host = s->host,
 					   .port = (uint16_t)s->port,
-					   .model = or_null(s->served_model_name),
 					   .connections_max = (uint32_t)s->connections};
 
 	return http_start(&config, &p->http, p->error, sizeof(p->error));
@@ -197,6 +196,18 @@ static int load(struct program *p)
 	return r;
 }
 
+/* What clients call it: as told, as the file says, or as the file is called. */
+static const char *model_name(const struct program *p)
+{
+	const char *slash = strrchr(p->settings.model, '/');
+
+	if (p->settings.served_model_name[0])
+		return p->settings.served_model_name;
+	if (p->loader.model->h.name[0])
+		return p->loader.model->h.name;
+	return slash ? slash + 1 : p->settings.model;
+}
+
 static int serve(struct program *p, const sigset_t *stop)
 {
 	int r = start_http(p);
@@ -208,8 +219,10 @@ static int serve(struct program *p, const sigset_t *stop)
 		r = engine_new(&p->config, &p->engine, p->error, sizeof(p->error));
 	if (r < 0)
 		return r;
-	const struct http_service service = {
-		.engine = p->engine, .tokenizer = p->loader.tokenizer, .chat = p->loader.chat};
+	const struct http_service service = {.engine = p->engine,
+					     .tokenizer = p->loader.tokenizer,
+					     .chat = p->loader.chat,
+					     .model = model_name(p)};
 
 	http_set_ready(p->http, &service);
 	tell_ready(p);
