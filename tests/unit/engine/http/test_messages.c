@@ -33,8 +33,8 @@ static void test_same_text_in_three_spellings(void **state)
 	static const char *const same[] = {
 		"{\"messages\": [{\"role\": \"system\", \"content\": \"hello\"}]}",
 		"{\"messages\": [{\"role\": \"developer\", \"content\": \"hello\"}]}",
-		"{\"messages\": [{\"role\": \"system\", \"content\": [{\"type\": \"text\", "
-		"\"text\": \"hel\"}, {\"type\": \"text\", \"text\": \"lo\"}]}]}"};
+		("{\"messages\": [{\"role\": \"system\", \"content\": [{\"type\": \"text\", "
+		 "\"text\": \"hel\"}, {\"type\": \"text\", \"text\": \"lo\"}]}]}")};
 	struct prompt *first;
 	struct prompt *p;
 	struct api_error e;
