@@ -156,6 +156,10 @@ static int set_flag(const char *value, bool *out)
 static int set(struct settings *s, const struct settings_row *row, const char *where,
 	       const char *value, char *error, size_t size)
 {
+	static const char *const looks[] = {[SETTINGS_FLAG] = "yes or no",
+					    [SETTINGS_NUMBER] = "a number",
+					    [SETTINGS_BYTES] = "a size as 512MiB",
+					    [SETTINGS_TIME] = "a time as 30s"};
 	void *field = (char *)s + row->offset;
 	int r = 0;
 
@@ -173,8 +177,7 @@ static int set(struct settings *s, const struct settings_row *row, const char *w
 		snprintf(error, size, "%s: %s is outside %" PRIu64 " .. %" PRIu64, where, value,
 			 row->min, row->max);
 	else if (r < 0)
-		snprintf(error, size, "%s: `%s` is not %s", where, value,
-			 row->kind == SETTINGS_FLAG ? "yes or no" : row->arg);
+		snprintf(error, size, "%s: `%s` is not %s", where, value, looks[row->kind]);
 	return r < 0 ? -EINVAL : 0;
 }
 
