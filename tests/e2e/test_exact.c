@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Exactness over real processes and a real kvd, bitwise on logits and on K and V: cold, warm in the
+ * same process, warm in another, with other chunks and threads, evicted and computed again. With
+ * $KVD_MODEL also on that model.
+ */
+#include "tests/e2e/workers.h"
+#include "tests/test.h"
+#include <signal.h>
+#include <unistd.h>
+
+#define ANSWER_TOKENS 20u
+
+static struct harness_kvd kvd;
+static struct harness_client a, b, c;
+
+struct answer {
+	uint64_t tokens, logits, kv, cached, tail_bytes;
+};
+
+static int setup(void **state)
+{
+	harness_init(&kvd);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	harness_client_end(&a, SIGKILL);
+	harness_client_end(&b, SIGKILL);
+	harness_client_end(&c, SIGKILL);
+	harness_fini(&kvd);
+	return 0;
+}
+
+static struct answer ask(struct harness_client *w, uint64_t seed, uint32_t count, int cache)
+{
+	harness_ask(w, "run %llu %u %u %d", (unsigned long long)seed, count, ANSWER_TOKENS, cache);
+	assert_true(harness_is(w, "ok"));
+	return (struct answer){.tokens = harness_field(w, "tokens"),
+			       .logits = harness_field(w, "logits"),
+			       .kv = harness_field(w, "kv"),
+			       .cached = harness_field(w, "cached"),
+			       .tail_bytes = harness_field(w, "tail_bytes")};
+}
+
+static void assert_same(const struct answer *x, const struct answer *y)
+{
+	assert_int_equal(x->tokens, y->tokens);
+	assert_int_equal(x->logits, y->logits);
+	assert_int_equal(x->kv, y->kv);
+}
+
+static void check_length(uint32_t page, uint32_t n)
+{
+	struct answer cold = ask(&a, n, n, 0);
+	struct answer first = ask(&a, n, n, 1);
+	struct answer warm = ask(&a, n, n, 1);
+	struct answer other = ask(&b, n, n, 1);
+	struct answer chunked = ask(&c, n, n, 0);
+
+	assert_same(&cold, &first);
+	assert_same(&cold, &warm);
+	assert_same(&cold, &other);
+	assert_same(&cold, &chunked);
+	assert_int_equal(cold.cached, 0);
+	assert_int_equal(first.cached, 0);
+	/* All of it, unless the last block is too short a run to be copied. */
+	uint32_t found = n % page < 8 ? n - n % page : n;
+	assert_int_equal(warm.cached, found);
+	assert_int_equal(other.cached, found);
+	workers_evict_all(&kvd);
+	struct answer again = ask(&b, n, n, 1);
+	assert_int_equal(again.cached, 0);
+	assert_same(&cold, &again);
+	/* The next length shall not find this one. */
+	workers_evict_all(&kvd);
+}
+
+static void check_model(const char *model, const char *page_option, uint32_t page, const char *pool)
+{
+	static const uint32_t lengths[] = {1, 63, 64, 65, 128, 200};
+	const char *plain[] = {page_option, "threads=2", NULL};
+	const char *odd[] = {page_option, "threads=1", "chunk=7", NULL};
+	const char *three[] = {page_option, "threads=3", "chunk=100", NULL};
+	const char *options[] = {"--pool-bytes", pool, NULL};
+
+	harness_start(&kvd, options);
+	workers_start(&a, &kvd, kvd.socket, model, plain);
+	workers_start(&b, &kvd, kvd.socket, model, odd);
+	workers_start(&c, &kvd, kvd.socket, model, three);
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
+		check_length(page, lengths[i]);
+	harness_client_bye(&a);
+	harness_client_bye(&b);
+	harness_client_bye(&c);
+	harness_quiet(&kvd, 0);
+}
+
+static void tiny_model_pages_of_16(void **state)
+{
+	check_model(workers_tiny_model(&kvd), "page=16", 16, "32MiB");
+}
+
+static void tiny_model_pages_of_64(void **state)
+{
+	check_model(workers_tiny_model(&kvd), "page=64", 64, "32MiB");
+}
+
+static void real_model(void **state)
+{
+	const char *model = getenv("KVD_MODEL");
+
+	if (!model || access(model, R_OK) < 0) {
+		skip();
+		return;
+	}
+	check_model(model, "page=64", 64, "256MiB");
+}
+
+static void batches_across_engines(void **state)
+{
+	const char *model = workers_tiny_model(&kvd);
+	const char *options[] = {"page=16", NULL};
+	uint64_t want;
+
+	harness_start(&kvd, NULL);
+	workers_start(&a, &kvd, kvd.socket, model, options);
+	workers_start(&b, &kvd, kvd.socket, model, options);
+	harness_ask(&a, "many 5 100 40 12");
+	assert_true(harness_is(&a, "ok"));
+	assert_int_equal(harness_field(&a, "errors"), 0);
+	want = harness_field(&a, "tokens");
+	workers_evict_all(&kvd);
+	/* Both at once: each follows what the other computes, or computes it itself. */
+	for (int round = 0; round < 5; round++) {
+		harness_send(&a, "many 5 100 40 12");
+		harness_ask(&b, "many 5 100 40 12");
+		assert_int_equal(harness_field(&b, "tokens"), want);
+		harness_answer(&a);
+		assert_int_equal(harness_field(&a, "tokens"), want);
+		workers_evict_all(&kvd);
+	}
+	harness_client_bye(&a);
+	harness_client_bye(&b);
+	harness_quiet(&kvd, 0);
+}
+
+static void small_pool_preempts_and_stays_right(void **state)
+{
+	const char *model = workers_tiny_model(&kvd);
+	const char *options[] = {"page=16", NULL};
+	/* 128 pages of 16 KiB; the twelve together grow to about 240. */
+	const char *pool[] = {"--pool-bytes", "2MiB", "--session-share", "100", NULL};
+	uint64_t want;
+
+	harness_start(&kvd, NULL);
+	workers_start(&a, &kvd, kvd.socket, model, options);
+	harness_ask(&a, "many 5 100 200 12");
+	assert_int_equal(harness_field(&a, "errors"), 0);
+	want = harness_field(&a, "tokens");
+	harness_client_bye(&a);
+	assert_int_equal(harness_end(&kvd, SIGTERM), 0);
+	harness_start(&kvd, pool);
+	workers_start(&a, &kvd, kvd.socket, model, options);
+	harness_ask(&a, "many 5 100 200 12");
+	assert_int_equal(harness_field(&a, "errors"), 0);
+	assert_int_equal(harness_field(&a, "tokens"), want);
+	harness_client_bye(&a);
+	harness_quiet(&kvd, 0);
+}
+
+static void private_daemon_serves_and_ends_with_us(void **state)
+{
+	const char *model = workers_tiny_model(&kvd);
+	const char *options[] = {"page=16", "pool=33554432", NULL};
+	struct answer cold, warm;
+
+	workers_start(&a, &kvd, "private", model, options);
+	cold = ask(&a, 3, 100, 1);
+	warm = ask(&a, 3, 100, 1);
+	assert_same(&cold, &warm);
+	assert_int_equal(warm.cached, 96);
+	harness_ask(&a, "stats");
+	assert_int_equal(harness_field(&a, "private"), 1);
+	harness_client_bye(&a);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+TEST_MAIN(exact, TEST(tiny_model_pages_of_16), TEST(tiny_model_pages_of_64), TEST(real_model),
+	  TEST(batches_across_engines), TEST(small_pool_preempts_and_stays_right),
+	  TEST(private_daemon_serves_and_ends_with_us))
