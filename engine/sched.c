@@ -286,6 +286,23 @@ static void preempt(struct sched *d, uint64_t now_ns)
 	d->stats->preemptions++;
 }
 
+/*
+ * Takes back ACQUIREs that wait for memory: kvd serves in order, and what a preempted sequence
+ * gives up would go to them first. They come again when nobody starves. false: there were none.
+ */
+static bool withdraw(struct sched *d)
+{
+	bool any = false;
+
+	LIST_FOR_EACH (l, &d->active) {
+		if (seq_of(l)->state != SEQ_ASKING)
+			continue;
+		kv_cancel(d->kv, seq_of(l)->lease);
+		any = true;
+	}
+	return any;
+}
+
 static void topup_ended(struct sched *d, const struct kv_event *ev, uint64_t now_ns)
 {
 	CRASH_POINT("after_topup");
@@ -298,7 +315,7 @@ static void topup_ended(struct sched *d, const struct kv_event *ev, uint64_t now
 		d->topup_after_ns = now_ns + (ev->result == KV_FULL ? POLL_NS : RETRY_NS);
 		return;
 	}
-	if (d->topup_blocks == 1)
+	if (d->topup_blocks == 1 && !withdraw(d))
 		preempt(d, now_ns);
 	d->topup_small = true;
 }

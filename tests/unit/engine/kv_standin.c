@@ -35,6 +35,7 @@ struct kvd_lease {
 	struct kv *kv;
 	bool used;
 	bool cold;
+	bool waits; /* its ACQUIRE does */
 	void *owner;
 	uint32_t *tokens;
 	uint32_t token_count;
@@ -68,6 +69,7 @@ struct kv {
 	uint64_t clock;
 	uint64_t reconnects;
 	bool lost;
+	bool holds_acquires;
 
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
@@ -327,32 +329,69 @@ static struct kvd_lease *new_lease(struct kv *kv, const struct kv_acquire *a)
 	return l;
 }
 
+static bool someone_waits(const struct kv *kv)
+{
+	for (uint32_t i = 0; i < LEASES_MAX; i++) {
+		if (kv->leases[i].used && kv->leases[i].waits)
+			return true;
+	}
+	return false;
+}
+
+/* false: there is no memory; the lease holds nothing then. */
+static bool grant(struct kv *kv, struct kvd_lease *l)
+{
+	find_prefix(kv, l);
+	if (make_room(kv, l->promised_blocks - l->path)) {
+		build(kv, l, l->path);
+		l->waits = false;
+		post(kv, (struct kv_event){.kind = KV_EV_LEASE, .owner = l->owner});
+		return true;
+	}
+	unhold(kv, l);
+	l->path = l->block_count = l->tail_tokens = 0;
+	l->tail = NULL;
+	return false;
+}
+
+static void refuse(struct kv *kv, struct kvd_lease *l, int result)
+{
+	post(kv, (struct kv_event){.kind = KV_EV_LEASE,
+				   .result = result,
+				   .owner = l->owner,
+				   .needed_pages = l->promised_blocks,
+				   .free_pages = kv->free_count});
+	end_lease(kv, l);
+}
+
+static void grant_waiting(struct kv *kv)
+{
+	for (uint32_t i = 0; i < LEASES_MAX; i++) {
+		if (kv->leases[i].used && kv->leases[i].waits)
+			(void)grant(kv, &kv->leases[i]);
+	}
+}
+
 int kv_acquire(struct kv *kv, const struct kv_acquire *a, struct kvd_lease **out)
 {
 	if (kv->lost)
 		return KV_GONE;
 	struct kvd_lease *l = new_lease(kv, a);
 
-	find_prefix(kv, l);
-	uint32_t need = l->promised_blocks - l->path;
-
 	*out = l;
-	if (need > kv->page_count || !make_room(kv, need)) {
-		post(kv, (struct kv_event){.kind = KV_EV_LEASE,
-					   .result = need > kv->page_count ? -E2BIG : KV_FULL,
-					   .owner = a->owner,
-					   .needed_pages = need,
-					   .free_pages = kv->free_count});
-		end_lease(kv, l);
-		return KV_OK;
-	}
-	build(kv, l, l->path);
-	post(kv, (struct kv_event){.kind = KV_EV_LEASE, .owner = a->owner});
+	if (l->promised_blocks > kv->page_count)
+		refuse(kv, l, -E2BIG);
+	else if (someone_waits(kv) || !grant(kv, l))
+		l->waits = true;
+	if (l->waits && !kv->holds_acquires)
+		refuse(kv, l, KV_FULL);
 	return KV_OK;
 }
 
 void kv_cancel(struct kv *kv, struct kvd_lease *lease)
 {
+	if (lease->used && lease->waits)
+		refuse(kv, lease, -ECANCELED);
 }
 
 void kv_lease(struct kvd_lease *l, struct kv_lease *out)
@@ -613,6 +652,7 @@ uint32_t kv_wait(struct kv *kv, uint64_t timeout_ns, struct kv_event *events, ui
 	if (kv->event_count == 0)
 		live_and_die(kv);
 	pthread_mutex_unlock(&kv->lock);
+	grant_waiting(kv);
 	uint32_t count = BITS_MIN(max, kv->event_count);
 
 	memcpy(events, kv->events, count * sizeof(*events));
@@ -646,6 +686,11 @@ void standin_counts(struct kv *kv, struct standin_counts *out)
 	out->node_pages = 0;
 	for (uint32_t i = 0; i < NODES_MAX; i++)
 		out->node_pages += kv->nodes[i].used && kv->nodes[i].sealed;
+}
+
+void standin_hold_acquires(struct kv *kv)
+{
+	kv->holds_acquires = true;
 }
 
 static void signal_flag(struct kv *kv, bool *flag)

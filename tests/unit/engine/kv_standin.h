@@ -25,6 +25,8 @@ struct standin_counts {
 /* Pages of the next kv_open(); one magazine refusal limit, UINT32_MAX for none. */
 void standin_setup(uint32_t pages, uint32_t magazine_max);
 void standin_counts(struct kv *kv, struct standin_counts *out);
+/* An ACQUIRE without memory waits, and whoever comes later waits behind it. */
+void standin_hold_acquires(struct kv *kv);
 /* The daemon dies at the next kv_wait(); comes back, empty, when told. Any thread. */
 void standin_die(struct kv *kv);
 void standin_come_back(struct kv *kv);

@@ -179,6 +179,31 @@ static void magazine_ceiling_is_no_dead_end(void **state)
 	world_fini(&w);
 }
 
+static void waiting_requests_do_not_push_running_ones_out(void **state)
+{
+	static struct client c[6], want;
+	struct world_options o = world_defaults;
+	struct world w;
+
+	o.pages = 14;
+	world_init(&w, &o);
+	standin_hold_acquires(w.kv);
+	for (uint32_t i = 0; i < 6; i++) {
+		client_init(&c[i], prompt + 50 * i, 20, 100);
+		world_submit(&w, &c[i]);
+	}
+	world_run(&w, c, 6);
+	/* The oldest never gave way: it ended first, and its time is one token a turn. */
+	assert_int_equal(c[0].done.finish, ENGINE_FINISH_LENGTH);
+	for (uint32_t i = 1; i < 6; i++)
+		assert_true(c[0].done.total_ns < c[i].done.total_ns);
+	for (uint32_t i = 0; i < 6; i++) {
+		world_expected(&c[i], &want);
+		assert_same_answer(&c[i], &want);
+	}
+	world_fini(&w);
+}
+
 static void refusals_have_numbers(void **state)
 {
 	static struct client big, full, other;
@@ -555,7 +580,8 @@ static int fill_prompt(void **state)
 TEST_MAIN(sched, TEST(batch_equals_alone), TEST(warm_equals_cold), TEST(cold_run_publishes_nothing),
 	  TEST(tail_is_copied_and_continued), TEST(evicted_and_computed_again),
 	  TEST(twins_are_computed_once), TEST(younger_ones_give_way),
-	  TEST(magazine_ceiling_is_no_dead_end), TEST(refusals_have_numbers),
+	  TEST(magazine_ceiling_is_no_dead_end),
+	  TEST(waiting_requests_do_not_push_running_ones_out), TEST(refusals_have_numbers),
 	  TEST(follows_a_foreign_builder), TEST(starts_when_the_builder_has_sealed),
 	  TEST(takes_over_from_a_builder_that_sleeps), TEST(stream_survives_the_daemon),
 	  TEST(waits_for_the_daemon_no_longer_than_told), TEST(cancel_frees_in_every_state),
