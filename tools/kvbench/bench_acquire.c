@@ -4,7 +4,7 @@
  * cost of a hit must not depend on the bytes of a page: the last rows compare 64 KiB to 8 MiB.
  */
 #include "tools/kvbench/bench.h"
-#include "tools/kvbench/client.h"
+#include "tools/kvbench/bench_client.h"
 
 #include <base/bits.h>
 #include <base/units.h>
@@ -21,25 +21,25 @@ struct acquire_case {
 };
 
 /* Computes the prefix once, so that it is cached. */
-static int bench_acquire_fill(struct client *c, uint32_t format, const uint32_t *tokens,
+static int bench_acquire_fill(struct bench_client *c, uint32_t format, const uint32_t *tokens,
 			      uint32_t page_tokens)
 {
-	struct kvd_lease *lease = client_acquire(c, format, tokens, ACQUIRE_TOKENS);
+	struct kvd_lease *lease = bench_client_acquire(c, format, tokens, ACQUIRE_TOKENS);
 
 	if (!lease)
 		return -1;
-	int err = client_seal(c, lease, ACQUIRE_TOKENS / page_tokens);
+	int err = bench_client_seal(c, lease, ACQUIRE_TOKENS / page_tokens);
 	int released = kvd_release(c->kvd, lease, 0, NULL, 0);
 	return err ? err : released;
 }
 
-static int bench_acquire_samples(struct client *c, uint32_t format, const uint32_t *tokens,
+static int bench_acquire_samples(struct bench_client *c, uint32_t format, const uint32_t *tokens,
 				 double *us, uint32_t rounds)
 {
 	for (uint32_t i = 0; i < rounds; i++) {
 		struct kvd_lease_info info;
 		uint64_t start_ns = units_now_ns();
-		struct kvd_lease *lease = client_acquire(c, format, tokens, ACQUIRE_TOKENS);
+		struct kvd_lease *lease = bench_client_acquire(c, format, tokens, ACQUIRE_TOKENS);
 		us[i] = (double)(units_now_ns() - start_ns) / 1e3;
 		if (!lease)
 			return -1;
@@ -61,23 +61,23 @@ static int bench_acquire_case(const struct bench *b, const struct acquire_case *
 	uint32_t rounds = b->repeat ? b->repeat : 2001, format;
 	uint64_t pages = ACQUIRE_TOKENS / k->page_tokens;
 	double *us = malloc(rounds * sizeof(*us));
-	struct client c;
+	struct bench_client c;
 
 	for (uint32_t i = 0; i < ACQUIRE_TOKENS; i++)
 		tokens[i] = i * 2654435761u >> 12;
 	if (!us)
 		return 1;
-	int err = client_start(&c, b, pages * k->page_bytes * 2 + (256 << 20), k->spin_us);
+	int err = bench_client_start(&c, b, pages * k->page_bytes * 2 + (256 << 20), k->spin_us);
 	if (err) {
 		free(us);
 		return 1;
 	}
-	err = client_format(&c, k->page_tokens, k->page_bytes, &format);
+	err = bench_client_format(&c, k->page_tokens, k->page_bytes, &format);
 	if (!err)
 		err = bench_acquire_fill(&c, format, tokens, k->page_tokens);
 	if (!err)
 		err = bench_acquire_samples(&c, format, tokens, us, rounds);
-	client_stop(&c);
+	bench_client_stop(&c);
 	if (!err)
 		bench_emit(b, &(struct bench_row){.bench = "acquire",
 						  .name = k->name,

@@ -5,7 +5,7 @@
  * scheduler adds to it.
  */
 #include "tools/kvbench/bench.h"
-#include "tools/kvbench/client.h"
+#include "tools/kvbench/bench_client.h"
 
 #include <base/units.h>
 #include <kvd.h>
@@ -15,8 +15,8 @@ static int bench_ring_case(const struct bench *b, const char *name, uint32_t spi
 {
 	uint32_t rounds = b->repeat ? b->repeat : (spin_us ? 20000 : 5000);
 	double *us = malloc(rounds * sizeof(*us));
-	struct client c;
-	int err = us ? client_start(&c, b, 64 << 20, spin_us) : -1;
+	struct bench_client c;
+	int err = us ? bench_client_start(&c, b, 64 << 20, spin_us) : -1;
 
 	if (err) {
 		free(us);
@@ -28,7 +28,7 @@ static int bench_ring_case(const struct bench *b, const char *name, uint32_t spi
 		err = kvd_stat(c.kvd, &stat);
 		us[i] = (double)(units_now_ns() - start_ns) / 1e3;
 	}
-	client_stop(&c);
+	bench_client_stop(&c);
 	if (!err)
 		bench_emit(b, &(struct bench_row){.bench = "ring",
 						  .name = name,

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The few calls of libkvd that the control plane's benches make, each with its wait. */
-#include "tools/kvbench/client.h"
+#include "tools/kvbench/bench_client.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-int client_start(struct client *c, const struct bench *b, uint64_t pool_bytes, uint32_t spin_us)
+int bench_client_start(struct bench_client *c, const struct bench *b, uint64_t pool_bytes,
+		       uint32_t spin_us)
 {
 	char spin[32];
 
-	*c = (struct client){0};
+	*c = (struct bench_client){0};
 	snprintf(spin, sizeof(spin), "%u", spin_us);
 	setenv("KVD_SPIN_US", spin, 1);
 	int err = daemon_start(&c->daemon, b->kvd_program, pool_bytes, spin_us);
@@ -26,13 +27,14 @@ int client_start(struct client *c, const struct bench *b, uint64_t pool_bytes, u
 	return err;
 }
 
-void client_stop(struct client *c)
+void bench_client_stop(struct bench_client *c)
 {
 	kvd_close(c->kvd);
 	daemon_stop(&c->daemon);
 }
 
-int client_format(struct client *c, uint32_t page_tokens, uint64_t page_bytes, uint32_t *out_format)
+int bench_client_format(struct bench_client *c, uint32_t page_tokens, uint64_t page_bytes,
+			uint32_t *out_format)
 {
 	struct kvd_format_args args = {.page_tokens = page_tokens,
 				       .part_count = 1,
@@ -49,7 +51,7 @@ int client_format(struct client *c, uint32_t page_tokens, uint64_t page_bytes, u
 }
 
 /* Takes events until one of this kind for the lease; its result, or -errno. */
-static int client_await(struct client *c, uint32_t kind, const struct kvd_lease *lease)
+static int bench_client_await(struct bench_client *c, uint32_t kind, const struct kvd_lease *lease)
 {
 	struct kvd_event ev;
 
@@ -64,26 +66,26 @@ static int client_await(struct client *c, uint32_t kind, const struct kvd_lease 
 	}
 }
 
-struct kvd_lease *client_acquire(struct client *c, uint32_t format, const uint32_t *tokens,
-				 uint32_t count)
+struct kvd_lease *bench_client_acquire(struct bench_client *c, uint32_t format,
+				       const uint32_t *tokens, uint32_t count)
 {
 	struct kvd_acquire_args args = {.format = format, .tokens = tokens, .token_count = count};
 	struct kvd_lease *lease;
 	int err = kvd_acquire(c->kvd, &args, &lease);
 
 	if (!err)
-		err = client_await(c, KVD_EV_LEASE, lease);
+		err = bench_client_await(c, KVD_EV_LEASE, lease);
 	if (err)
 		fprintf(stderr, "kvbench: acquire: %s\n", kvd_strresult(err));
 	return err ? NULL : lease;
 }
 
-int client_seal(struct client *c, struct kvd_lease *lease, uint32_t block_count)
+int bench_client_seal(struct bench_client *c, struct kvd_lease *lease, uint32_t block_count)
 {
 	int err = kvd_seal(c->kvd, lease, 0, block_count, NULL, 0);
 
 	if (!err)
-		err = client_await(c, KVD_EV_SEAL, lease);
+		err = bench_client_await(c, KVD_EV_SEAL, lease);
 	if (err)
 		fprintf(stderr, "kvbench: seal: %s\n", kvd_strresult(err));
 	return err;
