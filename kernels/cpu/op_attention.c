@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Divides attention among the team. A tile is up to 96 packed rows of one (sequence, kv head); its
+ * keys fall into splits of 512 at absolute positions, and the splits' partial results are merged in
+ * ascending order (attn.h says why). Two ways to divide, with the same bits:
+ *
+ * - many tiles (prefill, large batches): a tile is one thread's; threads draw tiles from a common
+ *   counter, the last (longest) first;
+ * - few tiles (decode): every (tile, split) is a unit; a wave of units fills the partials, then the
+ *   caller merges them in order.
+ */
+#include "kernels/cpu/ctx.h"
+#include "kernels/cpu/expf.h"
+
+#include <base/assert.h>
+#include <base/atomic.h>
+#include <math.h>
+#include <string.h>
+
+struct attention_job {
+	struct kernels_ctx *ctx;
+	const struct kernel_attention *a;
+	uint32_t tiles;
+	uint32_t next; /* tiles not drawn yet, from the end */
+	/* One wave: units [unit0, unit0 + units). */
+	uint32_t unit0;
+	uint32_t units;
+};
+
+static uint32_t seq_tiles(const struct kernel_attention *a, const struct kernel_seq *seq)
+{
+	return (uint32_t)bits_div_ceil((uint64_t)seq->rows * attn_group(a), ATTN_ROWS) *
+	       a->layout->kv_heads;
+}
+
+static uint32_t count_tiles(const struct kernel_attention *a)
+{
+	uint32_t tiles = 0;
+
+	for (uint32_t s = 0; s < a->seq_count; s++)
+		tiles += seq_tiles(a, &a->seqs[s]);
+	return tiles;
+}
+
+static struct attn_tile find_tile(const struct kernel_attention *a, uint32_t index)
+{
+	const struct kernel_seq *seq = a->seqs;
+	struct attn_tile t = {.a = a};
+
+	while (index >= seq_tiles(a, seq))
+		index -= seq_tiles(a, seq++);
+	t.seq = seq;
+	t.kv_head = index % a->layout->kv_heads;
+	t.row0 = index / a->layout->kv_heads * ATTN_ROWS;
+	t.rows = BITS_MIN(ATTN_ROWS, seq->rows * attn_group(a) - t.row0);
+	return t;
+}
+
+/* The splits [*out_first, return) that the tile's rows see. */
+static uint32_t tile_splits(const struct attn_tile *t, uint32_t *out_first)
+{
+	uint32_t lo, ignored;
+	uint32_t hi = attn_visible(t->a, attn_row_pos(t, t->rows - 1), &ignored);
+
+	(void)attn_visible(t->a, attn_row_pos(t, 0), &lo);
+	*out_first = lo / ATTN_SPLIT;
+	return (uint32_t)bits_div_ceil(hi, ATTN_SPLIT);
+}
+
+/* into = into + from, for the rows that see anything in `from`. */
+static void merge(const struct attn_tile *t, struct attn_partial *into,
+		  const struct attn_partial *from)
+{
+	uint32_t stride = attn_stride(t->a->layout->head_dim);
+
+	for (uint32_t r = 0; r < t->rows; r++) {
+		float *o = into->o + (size_t)r * stride;
+		const float *p = from->o + (size_t)r * stride;
+		bool fresh = into->max[r] == -INFINITY && into->sum[r] == 0;
+		float max = from->max[r] > into->max[r] ? from->max[r] : into->max[r];
+		float old = fresh ? 0 : expf_exp2(into->max[r] - max);
+		float add = fresh ? 1 : expf_exp2(from->max[r] - max);
+
+		if (from->max[r] == -INFINITY && from->sum[r] == 0)
+			continue;
+		into->max[r] = max;
+		into->sum[r] = into->sum[r] * old + from->sum[r] * add;
+		for (uint32_t d = 0; d < stride; d++)
+			o[d] = o[d] * old + p[d] * add;
+	}
+}
+
+static void finish(const struct attn_tile *t, const struct attn_partial *p)
+{
+	uint32_t hd = t->a->layout->head_dim;
+
+	for (uint32_t r = 0; r < t->rows; r++) {
+		const float *o = p->o + (size_t)r * attn_stride(hd);
+		kernel_bf16 *out = t->a->out + attn_row_offset(t, r);
+		float scale = 1 / p->sum[r];
+
+		for (uint32_t d = 0; d < hd; d++)
+			out[d] = kernel_f32_to_bf16(o[d] * scale);
+	}
+}
+
+static void run_tile(struct kernels_ctx *ctx, const struct attn_tile *t, struct attn_partial *two,
+		     void *scratch)
+{
+	uint32_t first;
+	uint32_t end = tile_splits(t, &first);
+
+	ctx->isa->attn(t, first, &two[0], scratch);
+	for (uint32_t s = first + 1; s < end; s++) {
+		ctx->isa->attn(t, s, &two[1], scratch);
+		merge(t, &two[0], &two[1]);
+	}
+	finish(t, &two[0]);
+}
+
+static void tiles_thread(void *arg, uint32_t index, uint32_t count)
+{
+	struct attention_job *j = arg;
+	struct attn_partial *two = &j->ctx->partial[2 * index];
+	uint32_t drawn;
+
+	while ((drawn = atomic_add_relaxed(&j->next, 1)) < j->tiles) {
+		struct attn_tile t = find_tile(j->a, j->tiles - 1 - drawn);
+
+		run_tile(j->ctx, &t, two, ctx_scratch(j->ctx, index));
+	}
+}
+
+/* Unit `unit` of all: which tile, and which of its splits. False beyond the last. */
+static bool find_unit(const struct attention_job *j, uint32_t unit, struct attn_tile *out_tile,
+		      uint32_t *out_split)
+{
+	for (uint32_t i = 0; i < j->tiles; i++) {
+		uint32_t first, end;
+
+		*out_tile = find_tile(j->a, i);
+		end = tile_splits(out_tile, &first);
+		if (unit < end - first) {
+			*out_split = first + unit;
+			return true;
+		}
+		unit -= end - first;
+	}
+	return false;
+}
+
+static void units_thread(void *arg, uint32_t index, uint32_t count)
+{
+	const struct attention_job *j = arg;
+	struct attn_tile t;
+	uint32_t split;
+
+	for (uint32_t i = index; i < j->units; i += count)
+		if (find_unit(j, j->unit0 + i, &t, &split))
+			j->ctx->isa->attn(&t, split, &j->ctx->partial[i],
+					  ctx_scratch(j->ctx, index));
+}
+
+/* Merges a wave's partials into the running one, and writes out the tiles that end in it. */
+static bool merge_wave(const struct attention_job *j)
+{
+	struct attn_partial *running = &j->ctx->partial[j->ctx->partial_count - 1];
+	struct attn_tile t;
+	uint32_t split, first, end;
+
+	for (uint32_t i = 0; i < j->units; i++) {
+		if (!find_unit(j, j->unit0 + i, &t, &split))
+			return false;
+		end = tile_splits(&t, &first);
+		if (split == first) {
+			float *o = running->o;
+
+			*running = j->ctx->partial[i];
+			running->o = o;
+			memcpy(o, j->ctx->partial[i].o,
+			       (size_t)t.rows * attn_stride(j->a->layout->head_dim) * sizeof(*o));
+		} else {
+			merge(&t, running, &j->ctx->partial[i]);
+		}
+		if (split + 1 == end)
+			finish(&t, running);
+	}
+	return true;
+}
+
+void op_attention(struct kernels_ctx *ctx, const struct kernel_attention *a)
+{
+	struct attention_job j = {.ctx = ctx, .a = a, .tiles = count_tiles(a)};
+	uint32_t threads = team_threads(ctx->team);
+
+	ASSERT_DEBUG(a->layout->page_tokens % ATTN_GROUP == 0);
+	if (j.tiles == 0)
+		return;
+	if (threads == 1 || j.tiles >= 4 * threads) {
+		team_run(ctx->team, tiles_thread, &j);
+		return;
+	}
+	j.units = ctx->partial_count - 1;
+	do {
+		team_run(ctx->team, units_thread, &j);
+		if (!merge_wave(&j))
+			break;
+		j.unit0 += j.units;
+	} while (true);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* y = x W^T with its epilogues, one output at a time. */
+#include "kernels/cpu/ref/ref.h"
+
+static double weight_at(const struct kernel_weight *w, uint32_t panel, uint32_t column, uint32_t k)
+{
+	size_t pairs = (w->k + 1) / 2;
+	const kernel_bf16 *data = w->data;
+
+	return kernel_bf16_to_f32(data[((panel * pairs + k / 2) * 64 + column) * 2 + k % 2]);
+}
+
+double ref_gemm_weight(const struct kernel_weight *w, uint32_t row, uint32_t k)
+{
+	uint32_t f = w->n / 2;
+
+	if (w->kind == KERNEL_WEIGHT_PLAIN)
+		return weight_at(w, row / 64, row % 64, k);
+	if (row < f)
+		return weight_at(w, row / 32, row % 32, k);
+	return weight_at(w, (row - f) / 32, (row - f) % 32 + 32, k);
+}
+
+static double output(const struct kernel_gemm *g, uint32_t row, uint32_t n)
+{
+	double sum = 0;
+
+	for (uint32_t k = 0; k < g->w->k; k++)
+		sum += kernel_bf16_to_f32(g->x[(size_t)row * g->ldx + k]) *
+		       ref_gemm_weight(g->w, n, k);
+	return sum + (g->bias ? g->bias[n] : 0);
+}
+
+void ref_gemm(const struct kernel_gemm *g)
+{
+	uint32_t columns = g->out == KERNEL_OUT_SWIGLU ? g->w->n / 2 : g->w->n;
+
+	for (uint32_t r = 0; r < g->m; r++) {
+		float *y = (float *)g->y + (size_t)r * g->ldy;
+		kernel_bf16 *b = (kernel_bf16 *)g->y + (size_t)r * g->ldy;
+
+		for (uint32_t n = 0; n < columns; n++) {
+			double v = output(g, r, n);
+
+			if (g->out == KERNEL_OUT_F32)
+				y[n] = (float)v;
+			else if (g->out == KERNEL_OUT_ADD)
+				y[n] = (float)(y[n] + v);
+			else if (g->out == KERNEL_OUT_BF16)
+				b[n] = kernel_f32_to_bf16((float)v);
+			else
+				b[n] = kernel_f32_to_bf16(
+					(float)ref_swiglu(v, output(g, r, columns + n)));
+		}
+	}
+}
