@@ -34,19 +34,27 @@
 
 /* --- sources -------------------------------------------------------------------------------- */
 
+/* In a crowd of silent connections the one that is silent for longest makes room. */
+static void server_loop_make_room(struct server *s)
+{
+	struct peer *oldest = NULL;
+	uint32_t strangers = 0;
+
+	LIST_FOR_EACH (l, &s->peers) {
+		struct peer *p = CONTAINER_OF(l, struct peer, link);
+		if (p->session >= 0 || p->broken)
+			continue;
+		strangers++;
+		if (!oldest)
+			oldest = p;
+	}
+	if (strangers >= SERVER_STRANGERS_MAX)
+		peer_break(oldest, -EUSERS, "too many connections have not said HELLO");
+}
+
 static void server_loop_accept_one(struct server *s, int fd, struct sock_peer *who)
 {
-	uint32_t strangers = s->peer_count;
-
-	for (uint32_t i = 0; i < SERVER_SESSIONS_MAX; i++)
-		strangers -= s->by_session[i] != NULL;
-	if (strangers >= SERVER_STRANGERS_MAX) {
-		log_warn("peer", "pid %d uid %u: closed, %u connections have not said HELLO yet",
-			 who->pid, who->uid, strangers);
-		close(fd);
-		close(who->pidfd);
-		return;
-	}
+	server_loop_make_room(s);
 	int r = peer_new(s, fd, who);
 	if (r < 0)
 		log_warn("peer", "pid %d uid %u: %s", who->pid, who->uid, strerror(-r));
@@ -317,7 +325,7 @@ void server_run(struct server *s)
 			continue;
 		}
 		more = server_loop_spin(s);
-		if (!more)
+		if (!more && !s->stop)
 			server_loop_sleep(s);
 	}
 }
