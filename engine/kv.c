@@ -91,28 +91,26 @@ static int attach(struct kv *kv, uint64_t timeout_ns, struct kvd **out, uint32_t
 		  char *error, size_t size)
 {
 	struct private_kvd child = {0};
+	struct kvd *k = NULL;
 	int fd = 0, r = 0;
 
 	if (kv->is_private)
 		r = private_kvd_start(&child, kv->config.engine, &fd, error, size);
 	if (r < 0)
 		return r;
-	r = open_handle(kv, fd, timeout_ns, out);
+	r = open_handle(kv, fd, timeout_ns, &k);
+	if (r == 0)
+		r = register_format(kv, k, out_format);
 	if (r == 0) {
-		r = register_format(kv, *out, out_format);
-		if (r != 0) {
-			snprintf(error, size, "kvd refused the KV format: %s", kvd_last_error());
-			kvd_close(*out);
-		}
-	} else {
-		snprintf(error, size, "kvd: %s", kvd_last_error());
+		kv->child = child;
+		*out = k;
+		return 0;
 	}
-	if (r != 0) {
-		private_kvd_stop(&child, CHILD_END_MS);
-		return r < 0 ? r : -EIO;
-	}
-	kv->child = child;
-	return 0;
+	snprintf(error, size, "kvd: %s%s", k ? "the KV format was refused: " : "",
+		 kvd_last_error());
+	kvd_close(k);
+	private_kvd_stop(&child, CHILD_END_MS);
+	return r < 0 ? r : -EIO;
 }
 
 static int connect_first(struct kv *kv, char *error, size_t size)

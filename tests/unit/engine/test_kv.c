@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kv.c over a client library that the test plays: which kvd is looked for, what a death does, how
+ * results are told. The private child is a script that ends when its socket hangs up.
+ */
+#include "base/units.h"
+#include "engine/kv.h"
+#include "engine/private_kvd.h"
+#include "tests/test.h"
+#include <errno.h>
+#include <kvd.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct kvd {
+	int fd;
+};
+
+struct kvd_lease {
+	struct kvd_lease_info info;
+};
+
+/* What the library does next, and what it was asked. */
+static struct {
+	int open_result[8]; /* of the next opens; the last one stays */
+	int open_count;
+	int opens, closes, wakes;
+	bool private_open;
+	const char *last_space;
+	int format_result;
+	struct kvd_event events[8];
+	int event_count;
+	int wait_result;
+	struct kvd_info info;
+	uint32_t returned, quiet;
+	int release_result, release_calls;
+	uint32_t release_tail;
+	int acquire_result;
+	struct kvd_acquire_args acquired;
+	uint32_t extend_flags;
+} lib;
+
+int kvd_open(const struct kvd_options *o, struct kvd **out)
+{
+	int i = lib.opens < lib.open_count ? lib.opens : lib.open_count;
+
+	lib.opens++;
+	lib.private_open = o->socket_fd > 0;
+	lib.last_space = o->space;
+	/* A private child is there at once. */
+	if (!lib.private_open && lib.open_result[i] < 0)
+		return lib.open_result[i];
+	*out = calloc(1, sizeof(**out));
+	(*out)->fd = o->socket_fd;
+	return 0;
+}
+
+void kvd_close(struct kvd *k)
+{
+	if (!k)
+		return;
+	lib.closes++;
+	if (k->fd > 0)
+		close(k->fd);
+	free(k);
+}
+
+const char *kvd_last_error(void)
+{
+	return "words for a person";
+}
+
+int kvd_format(struct kvd *k, const struct kvd_format_args *args, uint32_t *out_format)
+{
+	*out_format = 3;
+	return lib.format_result;
+}
+
+void kvd_info(struct kvd *k, struct kvd_info *out)
+{
+	*out = lib.info;
+}
+
+int kvd_wait(struct kvd *k, uint64_t timeout_ns, struct kvd_event *events, uint32_t max)
+{
+	int n = lib.event_count;
+
+	memcpy(events, lib.events, (size_t)n * sizeof(*events));
+	lib.event_count = 0;
+	return lib.wait_result < 0 ? lib.wait_result : n;
+}
+
+void kvd_wake(struct kvd *k)
+{
+	lib.wakes++;
+}
+
+int kvd_acquire(struct kvd *k, const struct kvd_acquire_args *args, struct kvd_lease **out)
+{
+	lib.acquired = *args;
+	return lib.acquire_result;
+}
+
+int kvd_cancel(struct kvd *k, struct kvd_lease *lease)
+{
+	return 0;
+}
+
+void kvd_lease_info(struct kvd_lease *lease, struct kvd_lease_info *out)
+{
+	*out = lease->info;
+}
+
+const uint64_t *kvd_lease_pages(struct kvd_lease *lease, uint32_t part, uint32_t *out_count)
+{
+	*out_count = 0;
+	return NULL;
+}
+
+uint64_t kvd_lease_tail(struct kvd_lease *lease, uint32_t part)
+{
+	return 0;
+}
+
+int kvd_extend(struct kvd *k, struct kvd_lease *lease, uint32_t flags, uint32_t deadline_ms)
+{
+	lib.extend_flags = flags;
+	return 0;
+}
+
+int kvd_bind(struct kvd *k, struct kvd_lease *lease)
+{
+	return KVD_FULL;
+}
+
+int kvd_seal(struct kvd *k, struct kvd_lease *lease, uint32_t first_block, uint32_t block_count,
+	     const uint32_t *tokens, uint32_t token_count)
+{
+	return -EAGAIN;
+}
+
+int kvd_release(struct kvd *k, struct kvd_lease *lease, uint32_t tail_tokens,
+		const uint32_t *tokens, uint32_t token_count)
+{
+	lib.release_calls++;
+	lib.release_tail = tail_tokens;
+	return tail_tokens ? lib.release_result : 0;
+}
+
+int kvd_topup(struct kvd *k, uint32_t format, uint32_t block_count, uint32_t deadline_ms)
+{
+	return 0;
+}
+
+int kvd_return(struct kvd *k, uint32_t format, uint32_t block_count)
+{
+	lib.returned += block_count;
+	return 0;
+}
+
+uint32_t kvd_magazine(struct kvd *k, uint32_t format)
+{
+	return 2;
+}
+
+int kvd_rate(struct kvd *k, uint32_t format, uint64_t tokens_per_s)
+{
+	return 0;
+}
+
+int kvd_slabs_quiet(struct kvd *k)
+{
+	lib.quiet++;
+	return 0;
+}
+
+/* --- the tests -----------------------------------------------------------------------------------
+ */
+
+static char program[64];
+static struct engine_config engine;
+static struct kv_config config;
+static char error[256];
+
+static int setup(void **state)
+{
+	memset(&lib, 0, sizeof(lib));
+	strcpy(program, "/tmp/kvd-script-XXXXXX");
+	int fd = mkstemp(program);
+
+	dprintf(fd, "#!/bin/sh\nexec cat <&3\n");
+	fchmod(fd, 0700);
+	close(fd);
+	engine = (struct engine_config){.kvd_program = program, .kvd_space = "tenant"};
+	config = (struct kv_config){.engine = &engine,
+				    .layout = {1, 1, 16, 16, 2},
+				    .layout_name = "l",
+				    .description = "d"};
+	error[0] = '\0';
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	unlink(program);
+	return 0;
+}
+
+static int open_kv(struct kv **out)
+{
+	*out = NULL;
+	return kv_open(&config, out, error, sizeof(error));
+}
+
+static void auto_takes_the_daemon(void **state)
+{
+	struct kv_counts counts;
+	struct kv *kv;
+
+	assert_int_equal(open_kv(&kv), 0);
+	kv_counts(kv, &counts);
+	assert_true(counts.ready && !counts.private_daemon);
+	assert_string_equal(lib.last_space, "tenant");
+	kv_close(kv);
+	assert_int_equal(lib.closes, 1);
+}
+
+static void auto_goes_alone_where_there_is_none(void **state)
+{
+	static const int none[] = {-ENOENT, -ECONNREFUSED};
+
+	for (int i = 0; i < 2; i++) {
+		struct kv_counts counts;
+		struct kv *kv;
+
+		lib.open_result[0] = none[i];
+		lib.open_count = 0;
+		assert_int_equal(open_kv(&kv), 0);
+		kv_counts(kv, &counts);
+		assert_true(counts.private_daemon && lib.private_open);
+		assert_null(lib.last_space);
+		kv_close(kv);
+		/* The child was waited for. */
+		assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	}
+}
+
+static void a_refusal_is_an_error(void **state)
+{
+	static const int refusals[] = {-EACCES, -EPROTO, -EUSERS, -ETIMEDOUT};
+	struct kv *kv;
+
+	for (int i = 0; i < 4; i++) {
+		lib.open_result[0] = refusals[i];
+		assert_int_equal(open_kv(&kv), refusals[i]);
+		assert_non_null(strstr(error, "words for a person"));
+	}
+	assert_false(lib.private_open);
+}
+
+static void require_and_a_given_socket_do_not_go_alone(void **state)
+{
+	struct kv *kv;
+
+	lib.open_result[0] = -ENOENT;
+	engine.kvd_mode = ENGINE_KVD_REQUIRE;
+	assert_int_equal(open_kv(&kv), -ENOENT);
+	engine.kvd_mode = ENGINE_KVD_AUTO;
+	engine.kvd_socket = "/somewhere";
+	assert_int_equal(open_kv(&kv), -ENOENT);
+	assert_false(lib.private_open);
+}
+
+static void private_program_that_is_missing(void **state)
+{
+	struct kv *kv;
+
+	engine.kvd_mode = ENGINE_KVD_PRIVATE;
+	engine.kvd_program = "/nowhere/kvd";
+	assert_int_equal(open_kv(&kv), -ENOENT);
+	assert_non_null(strstr(error, "/nowhere/kvd"));
+}
+
+static void refused_format_closes_the_connection(void **state)
+{
+	struct kv *kv;
+
+	lib.format_result = -EEXIST;
+	assert_int_equal(open_kv(&kv), -EEXIST);
+	assert_int_equal(lib.closes, 1);
+}
+
+static void lose(struct kv *kv)
+{
+	struct kv_event ev[2];
+
+	lib.events[0] = (struct kvd_event){.kind = KVD_EV_GONE};
+	lib.event_count = 1;
+	assert_int_equal(kv_wait(kv, 0, ev, 2), 1);
+	assert_int_equal(ev[0].kind, KV_EV_LOST);
+}
+
+static void comes_back_after_a_death(void **state)
+{
+	struct kv_counts counts;
+	struct kv_event ev[2];
+	struct kvd_lease *lease;
+	struct kv *kv;
+	int tries = 0;
+
+	assert_int_equal(open_kv(&kv), 0);
+	lose(kv);
+	kv_counts(kv, &counts);
+	assert_false(counts.ready);
+	const struct kv_acquire a = {.token_count = 1};
+	assert_int_equal(kv_acquire(kv, &a, &lease), KV_GONE);
+	assert_int_equal(kv_topup(kv, 1, 0), KV_GONE);
+	/* Twice nobody answers, then somebody does. */
+	lib.opens = 0;
+	lib.open_result[0] = lib.open_result[1] = -ECONNREFUSED;
+	lib.open_count = 2;
+	while (kv_wait(kv, UNITS_NS_PER_S, ev, 2) == 0)
+		assert_true(++tries < 100);
+	assert_int_equal(ev[0].kind, KV_EV_BACK);
+	assert_int_equal(lib.opens, 3);
+	assert_int_equal(lib.closes, 1);
+	kv_counts(kv, &counts);
+	assert_true(counts.ready);
+	assert_int_equal(counts.reconnects, 1);
+	kv_close(kv);
+}
+
+static void private_child_is_started_again(void **state)
+{
+	struct kv_event ev[2];
+	struct kv *kv;
+
+	engine.kvd_mode = ENGINE_KVD_PRIVATE;
+	assert_int_equal(open_kv(&kv), 0);
+	lose(kv);
+	while (kv_wait(kv, UNITS_NS_PER_S, ev, 2) == 0)
+		;
+	assert_int_equal(ev[0].kind, KV_EV_BACK);
+	assert_true(lib.private_open);
+	kv_close(kv);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+}
+
+static void *wake_later(void *arg)
+{
+	kv_wake(arg);
+	return NULL;
+}
+
+static void wake_ends_the_sleep_of_a_lost_one(void **state)
+{
+	struct kv_event ev[2];
+	pthread_t thread;
+	struct kv *kv;
+
+	assert_int_equal(open_kv(&kv), 0);
+	kv_wake(kv);
+	assert_int_equal(lib.wakes, 1);
+	lib.open_result[0] = -ENOENT;
+	lib.open_count = 0;
+	lose(kv);
+	for (int i = 0; i < 50; i++) {
+		pthread_create(&thread, NULL, wake_later, kv);
+		assert_int_equal(kv_wait(kv, UINT64_MAX, ev, 2), 0);
+		pthread_join(thread, NULL);
+	}
+	kv_close(kv);
+}
+
+static void results_are_translated(void **state)
+{
+	struct kvd_lease lease = {.info = {.user = &lib, .state = KVD_LEASE_CALL}};
+	struct kv_lease seen;
+	struct kv_event ev[4];
+	struct kv *kv;
+
+	assert_int_equal(open_kv(&kv), 0);
+	lib.events[0] = (struct kvd_event){.kind = KVD_EV_SEAL, .result = KVD_KEPT};
+	lib.events[1] = (struct kvd_event){.kind = KVD_EV_LEASE, .lease = NULL};
+	lib.events[2] = (struct kvd_event){
+		.kind = KVD_EV_LEASE, .result = KVD_FULL, .lease = &lease, .full = {7, 5, 3}};
+	lib.events[3] = (struct kvd_event){.kind = KVD_EV_TOPUP, .result = KVD_BUSY};
+	lib.event_count = 4;
+	assert_int_equal(kv_wait(kv, 0, ev, 4), 2);
+	assert_int_equal(ev[0].kind, KV_EV_LEASE);
+	assert_int_equal(ev[0].result, KV_FULL);
+	assert_ptr_equal(ev[0].owner, &lib);
+	assert_int_equal(ev[0].needed_pages, 7);
+	assert_int_equal(ev[1].result, KV_BUSY);
+	kv_lease(&lease, &seen);
+	assert_int_equal(seen.call, KV_LEASE_CALLS);
+	assert_int_equal(kv_seal(kv, &lease, 0, 1, NULL, 0), KV_AGAIN);
+	assert_int_equal(kv_extend(kv, &lease, KV_EXTEND_TAKE, 0), KV_OK);
+	assert_int_equal(lib.extend_flags, KVD_EXTEND_TAKE);
+	lib.release_result = -EINVAL;
+	assert_int_equal(kv_release(kv, &lease, 9, NULL, 0), KV_OK);
+	assert_int_equal(lib.release_calls, 2);
+	assert_int_equal(lib.release_tail, 0);
+	kv_close(kv);
+}
+
+static void cold_run_and_limits(void **state)
+{
+	struct kv_acquire a = {.token_count = 5, .cold = true, .decode_blocks = 1};
+	struct kvd_lease *lease;
+	struct kv *kv;
+
+	assert_int_equal(open_kv(&kv), 0);
+	assert_int_equal(kv_acquire(kv, &a, &lease), KV_OK);
+	assert_int_equal(lib.acquired.flags, KVD_ACQUIRE_NO_HIT);
+	assert_int_equal(lib.acquired.format, 3);
+	a.token_count = KVD_REQUEST_TOKENS_MAX + 1;
+	assert_int_equal(kv_acquire(kv, &a, &lease), -E2BIG);
+	kv_close(kv);
+}
+
+static void gives_back_what_kvd_wants(void **state)
+{
+	struct kv_event ev[2];
+	struct kv *kv;
+
+	assert_int_equal(open_kv(&kv), 0);
+	lib.info =
+		(struct kvd_info){.want_back_pages = 2, .magazine_pages = 5, .retiring_slabs = 1};
+	assert_int_equal(kv_wait(kv, 0, ev, 2), 0);
+	assert_int_equal(lib.returned, 2);
+	assert_int_equal(lib.quiet, 1);
+	kv_close(kv);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+TEST_MAIN(kv, TEST(auto_takes_the_daemon), TEST(auto_goes_alone_where_there_is_none),
+	  TEST(a_refusal_is_an_error), TEST(require_and_a_given_socket_do_not_go_alone),
+	  TEST(private_program_that_is_missing), TEST(refused_format_closes_the_connection),
+	  TEST(comes_back_after_a_death), TEST(private_child_is_started_again),
+	  TEST(wake_ends_the_sleep_of_a_lost_one), TEST(results_are_translated),
+	  TEST(cold_run_and_limits), TEST(gives_back_what_kvd_wants))
