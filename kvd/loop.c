@@ -7,10 +7,7 @@
 #include "kvd/loop.h"
 #include "base/units.h"
 #include <errno.h>
-#include <sys/epoll.h>
 #include <unistd.h>
-
-#define LOOP_BATCH 64
 
 int loop_init(struct loop *l)
 {
@@ -54,15 +51,21 @@ void loop_remove(struct loop *l, struct loop_source *source)
 
 int loop_wait(struct loop *l, uint64_t timeout_ns)
 {
-	struct epoll_event batch[LOOP_BATCH];
 	struct timespec ts = {.tv_sec = (time_t)(timeout_ns / UNITS_NS_PER_S),
 			      .tv_nsec = (long)(timeout_ns % UNITS_NS_PER_S)};
-	int n = epoll_pwait2(l->fd, batch, LOOP_BATCH, timeout_ns == UINT64_MAX ? NULL : &ts, NULL);
+	int n = epoll_pwait2(l->fd, l->batch, LOOP_BATCH, timeout_ns == UINT64_MAX ? NULL : &ts,
+			     NULL);
 
-	for (int i = 0; i < n; i++) {
-		struct loop_source *source = batch[i].data.ptr;
+	l->batch_count = n < 0 ? 0 : n;
+	return l->batch_count;
+}
+
+void loop_dispatch(struct loop *l)
+{
+	for (int i = 0; i < l->batch_count; i++) {
+		struct loop_source *source = l->batch[i].data.ptr;
 		if (source->fd >= 0)
-			source->ready(source, batch[i].events);
+			source->ready(source, l->batch[i].events);
 	}
-	return n < 0 ? 0 : n;
+	l->batch_count = 0;
 }

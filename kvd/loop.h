@@ -3,11 +3,15 @@
 #ifndef KVD_LOOP_H
 #define KVD_LOOP_H
 
-#include <stdbool.h>
 #include <stdint.h>
+#include <sys/epoll.h>
+
+#define LOOP_BATCH 64
 
 struct loop {
 	int fd;
+	int batch_count;
+	struct epoll_event batch[LOOP_BATCH];
 };
 
 /*
@@ -28,8 +32,10 @@ int loop_add(struct loop *l, struct loop_source *source, int fd, uint32_t events
 void loop_change(struct loop *l, struct loop_source *source, uint32_t events);
 /* A source that was never added is fine. */
 void loop_remove(struct loop *l, struct loop_source *source);
-/* One batch: waits at most timeout_ns (UINT64_MAX: for ever) and calls who is ready. Their number.
- */
+/* Waits at most timeout_ns (UINT64_MAX: for ever) for a batch of events. Their number. */
 int loop_wait(struct loop *l, uint64_t timeout_ns);
+/* Calls those of the batch who are ready. Apart from waiting, so that the caller can look at the
+ * clock in between. */
+void loop_dispatch(struct loop *l);
 
 #endif

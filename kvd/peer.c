@@ -100,11 +100,22 @@ void peer_break(struct peer *p, int error, const char *cause)
 	p->server->must_reap = true;
 }
 
+static void peer_log_stranger(const struct peer *p)
+{
+	uint32_t dropped;
+
+	if (!ration_take(&p->server->ration, p->server->now_ns, &dropped))
+		return;
+	if (dropped)
+		log_warn("peer", "%u lines about other connections are not shown", dropped);
+	log_info("peer", "pid %d uid %u: closed without a session: %s", p->who.pid, p->who.uid,
+		 p->cause ? p->cause : "stopping");
+}
+
 static void peer_log_end(const struct peer *p, bool clean)
 {
 	if (p->session < 0)
-		log_info("peer", "pid %d uid %u: closed before HELLO: %s", p->who.pid, p->who.uid,
-			 p->cause ? p->cause : "stopping");
+		peer_log_stranger(p);
 	else if (p->admin)
 		log_debug("peer", "session %d: %s, pid %d: ended", p->session, p->name, p->who.pid);
 	else

@@ -28,11 +28,12 @@ struct peer {
 	int32_t session;	 /* -1: before HELLO */
 	bool admin;		 /* no rings */
 	bool ended;
-	bool socket_busy; /* a request by socket has no reply yet; the socket is not read */
-	bool must_ring;	  /* something was published since the doorbell was last rung */
-	bool held;	  /* held_req was taken out of the ring and waits for its turn */
-	int broken;	  /* -errno: ends at the next safe moment, not within a core step */
-	const char *cause;
+	bool socket_busy;  /* a request by socket has no reply yet; the socket is not read */
+	bool must_ring;	   /* something was published since the doorbell was last rung */
+	bool held;	   /* held_req was taken out of the ring and waits for its turn */
+	int broken;	   /* -errno: ends at the next safe moment, not within a core step */
+	const char *cause; /* static, or `refusal` */
+	char refusal[280];
 	uint32_t leases_max;
 	struct shm rings;
 	struct shm leases;

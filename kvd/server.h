@@ -11,6 +11,7 @@
 #include "kvd/loop.h"
 #include "kvd/options.h"
 #include "kvd/paths.h"
+#include "kvd/ration.h"
 #include "kvd/status.h"
 #include "kvd/turns.h"
 #include "kvd/work.h"
@@ -36,6 +37,7 @@ struct server {
 	struct kvd_status figures; /* what the status file will say next */
 	struct turns turns;
 	struct entropy entropy;
+	struct ration ration; /* of log lines about strangers and their refusals */
 
 	int listen_fd;
 	int signal_fd;

@@ -285,6 +285,7 @@ static bool server_loop_spin(const struct server *s)
 	return found;
 }
 
+/* Until there is something to do. The batch is handled by the turn that follows. */
 static void server_loop_sleep(struct server *s)
 {
 	uint64_t at_ns = server_loop_deadline_ns(s);
@@ -292,21 +293,11 @@ static void server_loop_sleep(struct server *s)
 
 	if (!server_loop_doze(s))
 		at_ns = 0;
-	s->polled_ns = now_ns;
-	/* Peers may come and go in here; whoever came is awake already. */
-	(void)loop_wait(&s->loop, at_ns == UINT64_MAX ? at_ns
-				  : at_ns > now_ns    ? at_ns - now_ns
-						      : 0);
+	if (at_ns != UINT64_MAX)
+		at_ns = at_ns > now_ns ? at_ns - now_ns : 0;
+	(void)loop_wait(&s->loop, at_ns);
+	s->polled_ns = units_now_ns();
 	server_loop_awake(s);
-}
-
-/* Takes what epoll has, without waiting. */
-static void server_loop_poll(struct server *s)
-{
-	if (s->now_ns - s->polled_ns < SERVER_LOOP_POLL_NS)
-		return;
-	s->polled_ns = s->now_ns;
-	(void)loop_wait(&s->loop, 0);
 }
 
 void server_run(struct server *s)
@@ -315,16 +306,19 @@ void server_run(struct server *s)
 
 	while (!s->stop) {
 		s->now_ns = units_now_ns();
-		uint64_t turn_ns = s->now_ns;
-		if (more)
-			server_loop_poll(s);
-		more = server_loop_turn(s) > 0 || core_busy(s->core);
-		if (more) {
-			turns_add(&s->turns, units_now_ns() - turn_ns);
-			core_count(s->core, KVD_C_LOOP_TURNS, 1);
-			continue;
+		if (more && s->now_ns - s->polled_ns >= SERVER_LOOP_POLL_NS) {
+			s->polled_ns = s->now_ns;
+			(void)loop_wait(&s->loop, 0);
 		}
-		more = server_loop_spin(s);
+		bool worked = s->loop.batch_count > 0;
+		loop_dispatch(&s->loop);
+		more = server_loop_turn(s) > 0 || core_busy(s->core);
+		if (more || worked) {
+			turns_add(&s->turns, units_now_ns() - s->now_ns);
+			core_count(s->core, KVD_C_LOOP_TURNS, 1);
+		}
+		if (!more)
+			more = server_loop_spin(s);
 		if (!more && !s->stop)
 			server_loop_sleep(s);
 	}

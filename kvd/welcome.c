@@ -57,9 +57,9 @@ void welcome_refuse(struct peer *p, int error, const char *message)
 	struct kvd_welcome welcome = welcome_new(p->server);
 
 	snprintf(welcome.message, sizeof(welcome.message), "%s", message);
-	log_warn("hello", "pid %d uid %u refused: %s", p->who.pid, p->who.uid, message);
 	welcome_send(p, error, &welcome, NULL, 0);
-	peer_break(p, error, "refused");
+	snprintf(p->refusal, sizeof(p->refusal), "refused: %s", message);
+	peer_break(p, error, p->refusal);
 }
 
 static bool welcome_uid_trusted(uid_t uid)
@@ -156,8 +156,8 @@ static int welcome_space(struct peer *p, const struct kvd_hello *hello)
 	if (r >= 0)
 		return r;
 	log_safe(name, sizeof(hello->space), safe, sizeof(safe));
-	log_warn("hello", "pid %d uid %u: namespace '%s': %s", p->who.pid, p->who.uid, safe,
-		 r == -ENOENT ? "there is none of that name" : "wrong secret");
+	log_debug("welcome", "pid %d uid %u: namespace '%s': %s", p->who.pid, p->who.uid, safe,
+		  r == -ENOENT ? "there is none of that name" : "wrong secret");
 	snprintf(message, sizeof(message),
 		 "namespace '%s': unknown, or not with this secret; see --namespace of the daemon "
 		 "and the secret file of the client",
