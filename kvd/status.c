@@ -81,16 +81,27 @@ int status_init(struct status *s, const char *path, const gid_t *gid)
 	return r;
 }
 
+/* Word by word, so that a reader that races with it sees old or new words and never half of one. */
+static void status_copy(struct kvd_status *map, const struct kvd_status *now)
+{
+	const size_t skip = offsetof(struct kvd_status, nonce) / sizeof(uint64_t);
+	const uint64_t *from = (const uint64_t *)now;
+	uint64_t *to = (uint64_t *)map;
+
+	static_assert(offsetof(struct kvd_status, nonce) % sizeof(uint64_t) == 0, "words");
+	static_assert(sizeof(struct kvd_status) % sizeof(uint64_t) == 0, "words");
+	for (size_t i = skip; i < sizeof(*map) / sizeof(uint64_t); i++)
+		atomic_store_relaxed(&to[i], from[i]);
+}
+
 void status_write(struct status *s, const struct kvd_status *now)
 {
-	size_t skip = offsetof(struct kvd_status, nonce);
-
 	if (!s->map)
 		return;
 	/* Partner: readers load seq (acquire), copy, fence, and load it again. */
 	atomic_store_relaxed(&s->map->seq, s->map->seq + 1);
 	atomic_fence_seq_cst();
-	memcpy((char *)s->map + skip, (const char *)now + skip, sizeof(*now) - skip);
+	status_copy(s->map, now);
 	CRASH_POINT(status_odd);
 	atomic_store_release(&s->map->seq, s->map->seq + 1);
 }

@@ -263,29 +263,34 @@ static void welcome_log(const struct peer *p, const struct kvd_hello *hello)
 		  hello->space[0] ? hello->space : "default", p->ring.credits, p->leases_max);
 }
 
-void welcome_handle(struct peer *p)
+static void welcome_admitted(struct peer *p, const struct kvd_hello *hello)
 {
-	struct kvd_hello hello;
-	int space;
+	int space = welcome_space(p, hello);
 
-	if (welcome_read(p, &hello) < 0 || welcome_admit(p, &hello) < 0)
-		return;
-	space = welcome_space(p, &hello);
 	if (space < 0)
 		return;
-	p->admin = hello.flags & KVD_HELLO_ADMIN;
-	p->leases_max = BITS_MIN(BITS_MAX(hello.leases_max, 2), KVD_LEASES_MAX);
-	log_safe(hello.name, sizeof(hello.name), p->name, sizeof(p->name));
+	p->admin = hello->flags & KVD_HELLO_ADMIN;
+	p->leases_max = BITS_MIN(BITS_MAX(hello->leases_max, 2), KVD_LEASES_MAX);
+	log_safe(hello->name, sizeof(hello->name), p->name, sizeof(p->name));
 	uint32_t credits = (uint32_t)bits_pow2_up(
-		BITS_MIN(BITS_MAX(hello.credits, KVD_CREDITS_MIN), KVD_CREDITS_MAX));
-	if (welcome_open(p, &hello, (uint32_t)space, credits) < 0)
+		BITS_MIN(BITS_MAX(hello->credits, KVD_CREDITS_MIN), KVD_CREDITS_MAX));
+	if (welcome_open(p, hello, (uint32_t)space, credits) < 0)
 		return;
-	if (!p->admin && welcome_memory(p, &hello, credits) < 0) {
+	if (!p->admin && welcome_memory(p, hello, credits) < 0) {
 		welcome_refuse(p, -ENOMEM, "no memory or descriptors for another session");
 		return;
 	}
-	welcome_log(p, &hello);
+	welcome_log(p, hello);
 	welcome_answer(p);
+}
+
+void welcome_handle(struct peer *p)
+{
+	struct kvd_hello hello;
+
+	if (welcome_read(p, &hello) == 0 && welcome_admit(p, &hello) == 0)
+		welcome_admitted(p, &hello);
+	/* The secret was in there. */
 	explicit_bzero(&hello, sizeof(hello));
 	explicit_bzero(p->packet.payload, sizeof(hello));
 }
