@@ -275,6 +275,29 @@ static void test_never_reads_replies(void **state)
 	nobody_noticed();
 }
 
+/* More tokens than one turn may have: each request is held for its turn, and all are answered. */
+static void test_work_of_many_turns(void **state)
+{
+	struct kvd_req req = {.op = KVD_OP_WHY, .format = 12345, .n = 200000, .in_bytes = 800000};
+	struct kvd_rep rep;
+	struct raw r;
+
+	raw_open(&r, kvd.socket);
+	for (req.tag = 0; req.tag < 20; req.tag++)
+		assert_int_equal(ring_put_request(&r.ring, &req), 0);
+	ring(&r);
+	for (uint32_t n = 0; n < 20;) {
+		int got = ring_take_reply(&r.ring, &rep);
+		assert_true(got >= 0);
+		if (got)
+			assert_int_equal(rep.tag, n++);
+		else
+			usleep(1000);
+	}
+	raw_close(&r);
+	nobody_noticed();
+}
+
 static void test_socket_requests(void **state)
 {
 	static const struct kvd_req bad[] = {
@@ -339,5 +362,5 @@ TEST_MAIN(hostile, TEST(test_hello_cut_at_every_byte), TEST(test_hello_of_random
 	  TEST(test_crowd), TEST(test_descriptors_that_nobody_asked_for),
 	  TEST(test_impossible_index), TEST(test_payload_elsewhere),
 	  TEST(test_requests_of_random_bytes), TEST(test_never_reads_replies),
-	  TEST(test_socket_requests), TEST(test_not_for_everybody),
+	  TEST(test_work_of_many_turns), TEST(test_socket_requests), TEST(test_not_for_everybody),
 	  TEST(test_never_reads_the_socket))
