@@ -162,6 +162,7 @@ void http_set_ready(struct http *h, const struct http_service *service)
 		.chat = service->chat,
 		.model = h->service_model ? h->service_model : h->model,
 		.context = stats.context,
+		.text_bytes_max = query_text_bytes_max(service->tokenizer, stats.context),
 	};
 	atomic_store_release(&h->ready, true); /* partner: server_ready() */
 }

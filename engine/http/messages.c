@@ -19,6 +19,7 @@ struct messages {
 	struct chat_message *message;
 	char **joined; /* of messages whose content is a list */
 	size_t count;
+	uint64_t text_bytes; /* of all contents */
 };
 
 /* The name that the template gets, or NULL. */
@@ -160,8 +161,12 @@ int messages_parse(const json_t *root, const struct query_env *env, struct promp
 	m.joined = calloc(m.count, sizeof(*m.joined));
 	if (!m.message || !m.joined)
 		ret = prompt_check_length(env, "messages", -ENOMEM, e);
-	for (size_t i = 0; ret == 0 && i < m.count; i++)
+	for (size_t i = 0; ret == 0 && i < m.count; i++) {
 		ret = read_message(json_array_get(v, i), i, &m, e);
+		m.text_bytes += m.message[i].content_bytes;
+	}
+	if (ret == 0)
+		ret = prompt_check_text(env, "messages", m.text_bytes, e);
 	if (ret == 0)
 		ret = encode(&m, env, out, e);
 	messages_fini(&m);

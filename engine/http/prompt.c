@@ -29,20 +29,34 @@ int prompt_check_length(const struct query_env *env, const char *param, int64_t 
 	return 0;
 }
 
+int prompt_check_text(const struct query_env *env, const char *param, uint64_t bytes,
+		      struct api_error *e)
+{
+	if (bytes <= env->text_bytes_max)
+		return 0;
+	return errors_set(e, 400, "context_length_exceeded", param,
+			  "%s has %llu bytes, which cannot fit into the context of %u tokens: "
+			  "shorten it",
+			  param, (unsigned long long)bytes, env->context);
+}
+
 static int from_text(const json_t *v, const struct query_env *env, struct prompt *out,
 		     struct api_error *e)
 {
 	const struct tokenizer *t = env->tokenizer;
 	uint32_t bos = tokenizer_adds_bos(t) ? 1 : 0;
-	uint32_t *tokens = malloc(env->context * sizeof(*tokens));
+	int ret = prompt_check_text(env, PROMPT_PARAM, json_string_length(v), e);
 
+	if (ret < 0)
+		return ret;
+	uint32_t *tokens = malloc(env->context * sizeof(*tokens));
 	if (!tokens)
 		return prompt_check_length(env, PROMPT_PARAM, -ENOMEM, e);
 	if (bos)
 		tokens[0] = tokenizer_bos(t);
 	int64_t n = tokenizer_encode(t, json_string_value(v), json_string_length(v), true,
 				     tokens + bos, env->context - bos);
-	int ret = prompt_check_length(env, PROMPT_PARAM, n < 0 ? n : n + bos, e);
+	ret = prompt_check_length(env, PROMPT_PARAM, n < 0 ? n : n + bos, e);
 	if (ret < 0) {
 		free(tokens);
 		return ret;

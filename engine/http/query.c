@@ -282,6 +282,20 @@ int query_parse(enum query_kind kind, const struct query_env *env, const json_t 
 	return 0;
 }
 
+uint64_t query_text_bytes_max(const struct tokenizer *t, uint32_t context)
+{
+	size_t longest = 1;
+
+	for (uint32_t token = 0; token < tokenizer_vocab(t); token++) {
+		const char *text;
+		size_t bytes;
+
+		if (tokenizer_piece(t, token, true, &text, &bytes) == 0)
+			longest = BITS_MAX(longest, bytes);
+	}
+	return (uint64_t)context * longest;
+}
+
 void query_fini(struct query *r)
 {
 	prompt_list_free(r->prompt, r->prompt_count);

@@ -48,7 +48,11 @@ struct query_env {
 	enum chat_kind chat;
 	const char *model;
 	uint32_t context;
+	uint64_t text_bytes_max; /* of a prompt: more cannot fit, however it is cut into tokens */
 };
+
+/* The longest text that `context` tokens can stand for. Reads the whole vocabulary. */
+uint64_t query_text_bytes_max(const struct tokenizer *t, uint32_t context);
 
 /* 0, or -EINVAL with *e. On success query_fini() is due; *out keeps nothing of root. */
 int query_parse(enum query_kind kind, const struct query_env *env, const json_t *root,

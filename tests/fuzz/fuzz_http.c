@@ -52,7 +52,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const struct query_env env = {.tokenizer = fake_tokenizer(data[0] & 2),
 				      .chat = CHAT_CHATML,
 				      .model = "tiny",
-				      .context = CONTEXT};
+				      .context = CONTEXT,
+				      .text_bytes_max = 12 * CONTEXT};
 	enum query_kind kind = data[0] & 1 ? QUERY_CHAT : QUERY_COMPLETION;
 
 	if (body_parse((const char *)data + 1, size - 1, &root, &e) < 0) {

@@ -8,8 +8,10 @@
 
 static int parse(const char *text, enum chat_kind chat, struct prompt **out, struct api_error *e)
 {
-	const struct query_env env = {
-		.tokenizer = fake_tokenizer(false), .chat = chat, .context = 80};
+	const struct query_env env = {.tokenizer = fake_tokenizer(false),
+				      .chat = chat,
+				      .context = 80,
+				      .text_bytes_max = 90};
 	json_t *root = json_loads(text, 0, NULL);
 
 	assert_non_null(root);
@@ -79,6 +81,22 @@ static void test_refusals(void **state)
 		"messages");
 }
 
+/* All contents together, before they are cut into tokens. */
+static void test_too_much_text(void **state)
+{
+	struct prompt *p;
+	struct api_error e;
+
+	assert_int_equal(parse("{\"messages\": [{\"role\": \"user\", \"content\": "
+			       "\"01234567890123456789012345678901234567890123456789\"}, "
+			       "{\"role\": \"user\", \"content\": "
+			       "\"01234567890123456789012345678901234567890123456789\"}]}",
+			       CHAT_CHATML, &p, &e),
+			 -EINVAL);
+	assert_string_equal(e.code, "context_length_exceeded");
+	assert_non_null(strstr(e.message, "100 bytes"));
+}
+
 static void test_no_template(void **state)
 {
 	struct prompt *p;
@@ -92,4 +110,4 @@ static void test_no_template(void **state)
 
 TEST_MAIN(messages, cmocka_unit_test(test_same_text_in_three_spellings),
 	  cmocka_unit_test(test_null_content_of_an_assistant), cmocka_unit_test(test_refusals),
-	  cmocka_unit_test(test_no_template))
+	  cmocka_unit_test(test_too_much_text), cmocka_unit_test(test_no_template))

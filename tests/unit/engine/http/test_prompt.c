@@ -9,7 +9,8 @@
 static int parse(const char *text, bool bos, struct prompt **out, uint32_t *count,
 		 struct api_error *e)
 {
-	const struct query_env env = {.tokenizer = fake_tokenizer(bos), .context = 10};
+	const struct query_env env = {
+		.tokenizer = fake_tokenizer(bos), .context = 10, .text_bytes_max = 20};
 	json_t *root = json_loads(text, 0, NULL);
 
 	assert_non_null(root);
@@ -74,6 +75,7 @@ static void test_refusals(void **state)
 	refuses("{\"prompt\": [-1]}", "vocabulary");
 	refuses("{\"prompt\": [\"a\", true]}", "must be a string");
 	refuses("{\"prompt\": \"0123456789\"}", "shorten");
+	refuses("{\"prompt\": \"012345678901234567890\"}", "21 bytes");
 	refuses("{\"prompt\": [0,1,2,3,4,5,6,7,8,9]}", "10 tokens");
 }
 

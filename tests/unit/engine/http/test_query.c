@@ -11,7 +11,8 @@ static struct query_env env(void)
 	return (struct query_env){.tokenizer = fake_tokenizer(false),
 				  .chat = CHAT_CHATML,
 				  .model = "tiny",
-				  .context = 100};
+				  .context = 100,
+				  .text_bytes_max = 1000};
 }
 
 static int parse(enum query_kind kind, const char *text, struct query *r, struct api_error *e)
@@ -161,7 +162,13 @@ static void test_refusals_name_the_parameter(void **state)
 		400, "top_logprobs");
 }
 
-TEST_MAIN(query, cmocka_unit_test(test_defaults), cmocka_unit_test(test_every_parameter),
-	  cmocka_unit_test(test_chat_length_names),
+/* The longest spelling of the stand-in's tokens is <|im_start|>. */
+static void test_text_bytes_max(void **state)
+{
+	assert_int_equal(query_text_bytes_max(fake_tokenizer(false), 100), 1200);
+}
+
+TEST_MAIN(query, cmocka_unit_test(test_text_bytes_max), cmocka_unit_test(test_defaults),
+	  cmocka_unit_test(test_every_parameter), cmocka_unit_test(test_chat_length_names),
 	  cmocka_unit_test(test_max_tokens_zero_with_echo),
 	  cmocka_unit_test(test_refusals_name_the_parameter))
