@@ -9,26 +9,22 @@
  * released when the lease is freed.
  */
 #include "ipc/client/grant.h"
-#include "ipc/client/lease.h"
+#include "ipc/client/hold.h"
 #include "ipc/client/slabs.h"
 #include <base/bits.h>
 #include <errno.h>
 #include <string.h>
 
-/* Ends the request with an event; a lease that never came is freed by the next kvd_wait(). */
+/* Ends the request with an event. A lease that never came lives until that is delivered. */
 static bool grant_end(struct kvd *k, struct request *rq, int result)
 {
 	struct kvd_lease *l = rq->lease;
 
 	rq->event.result = result < 0 && k->gone ? KVD_GONE : result;
 	l->pending = NULL;
-	if (l->granted)
-		return false;
 	if (rq->event.result == 0)
 		l->granted = true;
-	else
-		lease_bury(l);
-	lease_mark_seen(l);
+	hold_mark_seen(l);
 	return false;
 }
 
@@ -98,7 +94,7 @@ static int grant_take(struct kvd *k, struct kvd_lease *l, const struct request *
 	int r = grant_count(k, l, rq, out_blocks);
 
 	if (r == 0)
-		r = lease_grow(l, first + *out_blocks);
+		r = hold_grow(l, first + *out_blocks);
 	if (r < 0)
 		return r;
 	if (at->build_from != l->build_from)
@@ -110,7 +106,7 @@ static int grant_take(struct kvd *k, struct kvd_lease *l, const struct request *
 		uint32_t b = first + i;
 		memcpy(handles, payload + (size_t)i * parts * sizeof(*handles),
 		       parts * sizeof(*handles));
-		r = lease_put(l, b, b >= own_from ? LEASE_OPEN : LEASE_SHARED, handles);
+		r = hold_put(l, b, b >= own_from ? HOLD_OPEN : HOLD_SHARED, handles);
 	}
 	if (r == 0 && at->tail_tokens)
 		r = grant_take_tail(l, at, payload);

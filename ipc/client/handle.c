@@ -4,13 +4,10 @@
  *
  * A handle belongs to the process that opened it. Its maps are not inherited by a fork, and an OS
  * page that the kernel wipes in a child is how every call notices: cheaper than asking for the pid.
- *
- * When the daemon is gone, calls say so and nothing else changes: slabs stay mapped until
- * kvd_close(), because kernels that were started may still read them.
  */
 #include "ipc/client/client.h"
 #include "ipc/client/hello.h"
-#include "ipc/client/lease.h"
+#include "ipc/client/hold.h"
 #include "ipc/client/request.h"
 #include "ipc/client/slabs.h"
 #include <base/bits.h>
@@ -26,40 +23,6 @@
 #define HANDLE_TIMEOUT_NS (5 * UNITS_NS_PER_S)
 #define HANDLE_BYE_NS UNITS_NS_PER_S
 #define HANDLE_SPIN_US 20
-
-int client_enter(const struct kvd *k)
-{
-	if (!k)
-		return error_set(-EINVAL, "no handle");
-	if (!*k->same_process)
-		return error_set(-ECHILD, "the handle belongs to the process before fork()");
-	return k->gone ? KVD_GONE : 0;
-}
-
-int client_enter_ring(const struct kvd *k)
-{
-	int r = client_enter(k);
-
-	if (r == 0 && k->admin)
-		return error_set(-EOPNOTSUPP, "an admin handle has no sequences");
-	return r;
-}
-
-int client_gone(struct kvd *k, const char *reason)
-{
-	if (!k->gone)
-		error_set(KVD_GONE, "kvd is gone: %s", reason ? reason : "session ended");
-	k->gone = true;
-	return KVD_GONE;
-}
-
-struct format *client_format(struct kvd *k, uint32_t id)
-{
-	for (uint32_t i = 0; i < k->format_count; i++)
-		if (k->formats[i].id == id)
-			return &k->formats[i];
-	return NULL;
-}
 
 static int handle_fork_guard(struct kvd *k)
 {
@@ -106,7 +69,7 @@ static struct kvd *handle_new(const struct kvd_options *options)
 static void handle_free_leases(struct list_link *head)
 {
 	while (!list_empty(head))
-		lease_free(CONTAINER_OF(head->next, struct kvd_lease, link));
+		hold_free(CONTAINER_OF(head->next, struct kvd_lease, link));
 }
 
 static void handle_close_fd(int fd)

@@ -10,9 +10,9 @@
  * again from within the reply: that needs no further credit, so it cannot fail half way.
  */
 #include "ipc/client/request.h"
+#include "ipc/client/events.h"
 #include "ipc/client/grant.h"
 #include "ipc/client/magazine.h"
-#include "ipc/client/wait.h"
 #include <base/assert.h>
 #include <base/atomic.h>
 #include <base/bits.h>
@@ -257,7 +257,7 @@ int request_wait(struct kvd *k, struct request *rq, struct kvd_rep *out_rep)
 			rq->sync_out = NULL;
 			return error_set(-ETIMEDOUT, "the daemon does not answer");
 		}
-		wait_sleep(k, deadline_ns - now_ns);
+		events_sleep(k, deadline_ns - now_ns);
 	}
 	*out_rep = rq->rep;
 	request_free(k, rq);

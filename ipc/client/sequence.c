@@ -6,7 +6,7 @@
  * way beside it. A call either sends its request and changes the lease, or returns an error and
  * changes nothing: credit and payload are reserved first.
  */
-#include "ipc/client/lease.h"
+#include "ipc/client/hold.h"
 #include "ipc/client/magazine.h"
 #include "ipc/client/request.h"
 #include <base/bits.h>
@@ -93,7 +93,7 @@ int kvd_acquire(struct kvd *k, const struct kvd_acquire_args *args, struct kvd_l
 	if (r != 0)
 		return r;
 	struct format *f = client_format(k, args->format);
-	struct kvd_lease *l = lease_new(k, f, args->user);
+	struct kvd_lease *l = hold_new(k, f, args->user);
 	if (!l)
 		return -ENOMEM;
 	l->token_count = args->token_count;
@@ -103,7 +103,7 @@ int kvd_acquire(struct kvd *k, const struct kvd_acquire_args *args, struct kvd_l
 	if (!rq || !sequence_acquire_fill(k, rq, args)) {
 		if (rq)
 			request_free(k, rq);
-		lease_free(l);
+		hold_free(l);
 		return -EAGAIN;
 	}
 	sequence_send(k, rq);
@@ -118,7 +118,7 @@ int kvd_claim(struct kvd *k, const uint8_t ticket[KVD_TICKET_BYTES], void *user,
 
 	if (r != 0)
 		return r;
-	struct kvd_lease *l = lease_new(k, NULL, user);
+	struct kvd_lease *l = hold_new(k, NULL, user);
 	if (!l)
 		return -ENOMEM;
 	struct request *rq = sequence_new(k, KVD_OP_CLAIM, l);
@@ -126,7 +126,7 @@ int kvd_claim(struct kvd *k, const uint8_t ticket[KVD_TICKET_BYTES], void *user,
 	if (!to || !sequence_out(k, rq, UINT32_MAX / 2, KVD_PARTS_MAX)) {
 		if (rq)
 			request_free(k, rq);
-		lease_free(l);
+		hold_free(l);
 		return -EAGAIN;
 	}
 	memcpy(to, ticket, KVD_TICKET_BYTES);
@@ -150,15 +150,15 @@ static int sequence_enter(struct kvd *k, const struct kvd_lease *l)
 /* The page of the live block as RELEASE and FORK name it: 0 where kvd knows it already. */
 static uint64_t sequence_tail_word(const struct kvd_lease *l, uint32_t b)
 {
-	const struct kvd_handle *h = lease_handles(l, b);
+	const struct kvd_handle *h = hold_handles(l, b);
 
-	return l->blocks[b] == LEASE_BOUND ? (uint64_t)h->generation << 32 | h->page : 0;
+	return l->blocks[b] == HOLD_BOUND ? (uint64_t)h->generation << 32 | h->page : 0;
 }
 
 /* One word names one page: a magazine block of several parts cannot be given as a tail. */
 static bool sequence_tail_possible(const struct kvd_lease *l, uint32_t b)
 {
-	return b < l->block_count && (l->blocks[b] == LEASE_OPEN || l->format->part_count == 1);
+	return b < l->block_count && (l->blocks[b] == HOLD_OPEN || l->format->part_count == 1);
 }
 
 int kvd_fork(struct kvd *k, struct kvd_lease *lease, uint32_t tail_tokens, uint32_t decode_blocks,
@@ -169,11 +169,11 @@ int kvd_fork(struct kvd *k, struct kvd_lease *lease, uint32_t tail_tokens, uint3
 	if (r != 0)
 		return r;
 	struct format *f = lease->format;
-	uint32_t live = lease_live(lease);
+	uint32_t live = hold_live(lease);
 	if (tail_tokens >= f->page_tokens || decode_blocks > REQUEST_BLOCKS_MAX ||
 	    (tail_tokens && live == lease->block_count))
 		return error_set(-EINVAL, "fork: no live block with %u tokens", tail_tokens);
-	struct kvd_lease *l = lease_new(k, f, user);
+	struct kvd_lease *l = hold_new(k, f, user);
 	if (!l)
 		return -ENOMEM;
 	l->token_count = lease->token_count;
@@ -183,7 +183,7 @@ int kvd_fork(struct kvd *k, struct kvd_lease *lease, uint32_t tail_tokens, uint3
 	if (!rq || !sequence_out(k, rq, l->want_blocks, f->part_count)) {
 		if (rq)
 			request_free(k, rq);
-		lease_free(l);
+		hold_free(l);
 		return -EAGAIN;
 	}
 	rq->req.lease = lease->id;
@@ -202,7 +202,7 @@ static uint32_t sequence_unknown(const struct kvd_lease *l)
 {
 	uint32_t b = 0;
 
-	while (b < l->block_count && l->blocks[b] != LEASE_UNKNOWN)
+	while (b < l->block_count && l->blocks[b] != HOLD_UNKNOWN)
 		b++;
 	return b;
 }
@@ -230,7 +230,7 @@ int kvd_extend(struct kvd *k, struct kvd_lease *lease, uint32_t flags, uint32_t 
 	rq->req.m = BITS_MIN(m, REQUEST_BLOCKS_MAX);
 	rq->req.deadline_ms = deadline_ms;
 	if (flags & KVD_EXTEND_CALL)
-		rq->req.arg32 = lease_row(lease).event_seq;
+		rq->req.arg32 = hold_row(lease).event_seq;
 	sequence_send(k, rq);
 	return 0;
 }
@@ -269,9 +269,9 @@ int kvd_bind(struct kvd *k, struct kvd_lease *lease)
 	if (!top)
 		return KVD_FULL;
 	uint32_t b = lease->block_count;
-	r = lease_grow(lease, b + 1);
+	r = hold_grow(lease, b + 1);
 	if (r == 0)
-		r = lease_put(lease, b, LEASE_BOUND, top);
+		r = hold_put(lease, b, HOLD_BOUND, top);
 	if (r < 0) {
 		lease->block_count = b;
 		return k->gone ? KVD_GONE : r;
@@ -292,7 +292,7 @@ static int sequence_seal_check(const struct kvd_lease *l, uint32_t first, uint32
 	    known < ((uint64_t)first + count) * l->format->page_tokens || known > UINT32_MAX)
 		return error_set(-EINVAL, "seal: tokens end before the last block");
 	for (uint32_t b = first; b < first + count; b++)
-		if (l->blocks[b] != LEASE_OPEN && l->blocks[b] != LEASE_BOUND)
+		if (l->blocks[b] != HOLD_OPEN && l->blocks[b] != HOLD_BOUND)
 			return error_set(-EINVAL, "seal: block %u is not open here", b);
 	return 0;
 }
@@ -302,7 +302,7 @@ static uint32_t sequence_bound(const struct kvd_lease *l, uint32_t first, uint32
 	uint32_t bound = 0;
 
 	for (uint32_t b = first; b < first + count; b++)
-		bound += l->blocks[b] == LEASE_BOUND;
+		bound += l->blocks[b] == HOLD_BOUND;
 	return bound;
 }
 
@@ -329,12 +329,12 @@ int kvd_seal(struct kvd *k, struct kvd_lease *lease, uint32_t first_block, uint3
 		memcpy(to, tokens, token_count * sizeof(*tokens));
 	to = to ? to + token_count * sizeof(*tokens) : NULL;
 	for (uint32_t b = first_block; b < first_block + block_count; b++) {
-		if (lease->blocks[b] == LEASE_BOUND) {
-			memcpy(to, lease_handles(lease, b), block_bytes);
+		if (lease->blocks[b] == HOLD_BOUND) {
+			memcpy(to, hold_handles(lease, b), block_bytes);
 			to += block_bytes;
 			magazine_spent(lease->format);
 		}
-		lease_seal(lease, b);
+		hold_seal(lease, b);
 	}
 	if (first_block <= lease->build_from / lease->format->page_tokens)
 		lease->tail_tokens = 0;
@@ -355,15 +355,15 @@ int kvd_seal(struct kvd *k, struct kvd_lease *lease, uint32_t first_block, uint3
 static void sequence_drop(struct kvd *k, struct kvd_lease *l, uint32_t given)
 {
 	for (uint32_t b = 0; b < l->block_count; b++) {
-		if (l->blocks[b] != LEASE_BOUND)
+		if (l->blocks[b] != HOLD_BOUND)
 			continue;
 		if (b == given)
 			magazine_spent(l->format);
 		else
-			magazine_push(l->format, lease_handles(l, b));
+			magazine_push(l->format, hold_handles(l, b));
 	}
 	request_forget_lease(k, l);
-	lease_free(l);
+	hold_free(l);
 }
 
 int kvd_release(struct kvd *k, struct kvd_lease *lease, uint32_t tail_tokens,
@@ -375,7 +375,7 @@ int kvd_release(struct kvd *k, struct kvd_lease *lease, uint32_t tail_tokens,
 		sequence_drop(k, lease, UINT32_MAX);
 	if (r != 0)
 		return r;
-	uint32_t live = lease_live(lease);
+	uint32_t live = hold_live(lease);
 	uint64_t known = (uint64_t)lease->token_count + token_count;
 	if (token_count > KVD_REQUEST_TOKENS_MAX || (token_count && !tokens) ||
 	    tail_tokens >= lease->format->page_tokens ||

@@ -12,6 +12,7 @@
  */
 #include "ipc/client/slabs.h"
 #include "ipc/client/ask.h"
+#include "ipc/client/hold.h"
 #include "ipc/client/request.h"
 #include <base/bits.h>
 #include <errno.h>
@@ -263,25 +264,53 @@ void slabs_shut(struct kvd *k, uint32_t page)
 	(void)mprotect(address, s->wire.stride_bytes, PROT_NONE);
 }
 
+/* A lease or a magazine block lies there: kvd should not ask, and gets no answer. */
+static bool slabs_in_use(const struct kvd *k, const struct slab *s)
+{
+	LIST_FOR_EACH (link, &k->leases) {
+		const struct kvd_lease *l = CONTAINER_OF(link, struct kvd_lease, link);
+		if (hold_touches(l, s->read, s->wire.slab_bytes) ||
+		    hold_touches(l, s->write, s->wire.slab_bytes))
+			return true;
+	}
+	for (uint32_t i = 0; i < k->format_count; i++) {
+		const struct format *f = &k->formats[i];
+		for (uint32_t h = 0; h < f->block_count * f->part_count; h++)
+			if (slabs_holds(s, f->blocks[h].page))
+				return true;
+	}
+	return false;
+}
+
+static uint32_t slabs_by_id(const struct kvd *k, uint32_t id)
+{
+	uint32_t i = 0;
+
+	while (i < k->slab_count && k->slabs[i].wire.slab != id)
+		i++;
+	return i;
+}
+
 int kvd_slabs_quiet(struct kvd *k)
 {
+	struct kvd_info info;
 	int r = client_enter_ring(k);
 
 	if (r != 0)
 		return r;
-	struct kvd_info info;
 	kvd_info(k, &info);
 	if (info.retiring_slabs == 0)
 		return 0;
 	struct request *rq = request_new(k, KVD_OP_SLAB_GONE, REQUEST_KEPT, REQUEST_QUIET);
 	if (!rq)
 		return -EAGAIN;
-	uint32_t id = k->row_seen.retiring_slab - 1;
-	for (uint32_t i = 0; i < k->slab_count; i++)
-		if (k->slabs[i].wire.slab == id) {
-			slabs_drop(k, i);
-			break;
-		}
+	uint32_t id = k->row_seen.retiring_slab - 1, at = slabs_by_id(k, id);
+	if (at < k->slab_count && slabs_in_use(k, &k->slabs[at])) {
+		request_free(k, rq);
+		return 0;
+	}
+	if (at < k->slab_count)
+		slabs_drop(k, at);
 	rq->req.arg32 = id;
 	k->slab_gone_sent = true;
 	request_send(k, rq);

@@ -375,6 +375,29 @@ static void sequence_is_refused_with_numbers(void **state)
 	bed_close(&b);
 }
 
+/* The reply comes while something else waits: the lease lives until its event is delivered. */
+static void sequence_that_failed_lives_until_told(void **state)
+{
+	struct bed b = bed_open(1);
+	struct kvd_acquire_args args = {.format = b.format, .tokens = b.tokens, .token_count = 9};
+	struct kvd_lease_info info;
+	struct kvd_space_stat stat;
+	struct kvd_lease *l[3];
+	struct kvd_event event;
+
+	fake_result(b.f, KVD_OP_ACQUIRE, KVD_FULL);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(kvd_acquire(b.k, &args, &l[i]), 0);
+	assert_int_equal(kvd_stat(b.k, &stat), 0);
+	for (int i = 0; i < 3; i++) {
+		event = wait_one(&b);
+		assert_ptr_equal(event.lease, l[i]);
+		kvd_lease_info(event.lease, &info);
+		assert_int_equal(info.token_count, 9);
+	}
+	bed_close(&b);
+}
+
 static void sequence_is_cancelled(void **state)
 {
 	struct bed b = bed_open(1);
@@ -467,6 +490,7 @@ TEST_MAIN(sequence, cmocka_unit_test(sequence_gets_pages),
 	  cmocka_unit_test(sequence_seals), cmocka_unit_test(sequence_keeps_a_tail_at_release),
 	  cmocka_unit_test(sequence_forks), cmocka_unit_test(sequence_moves),
 	  cmocka_unit_test(sequence_is_refused_with_numbers),
+	  cmocka_unit_test(sequence_that_failed_lives_until_told),
 	  cmocka_unit_test(sequence_is_cancelled),
 	  cmocka_unit_test(sequence_is_released_with_requests_in_flight),
 	  cmocka_unit_test(sequence_keeps_room_to_end_things),

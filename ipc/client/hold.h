@@ -3,20 +3,20 @@
  * One lease as this process sees it: which pages stand behind its blocks, and at what address.
  * Nothing here talks to the daemon, but for the slabs that it asks for.
  */
-#ifndef IPC_CLIENT_LEASE_H
-#define IPC_CLIENT_LEASE_H
+#ifndef IPC_CLIENT_HOLD_H
+#define IPC_CLIENT_HOLD_H
 
 #include "ipc/client/client.h"
 
-#define LEASE_BLOCKS_MAX (1u << 17)
+#define HOLD_BLOCKS_MAX (1u << 17)
 
 /* What a block's pages are to this lease. */
-enum lease_block {
-	LEASE_UNKNOWN, /* somebody else computes it */
-	LEASE_SHARED,  /* read only */
-	LEASE_OPEN,    /* own, bound by kvd */
-	LEASE_BOUND,   /* own, from the magazine: kvd does not know yet */
-	LEASE_SEALED,  /* was own: read only */
+enum hold_block {
+	HOLD_UNKNOWN, /* somebody else computes it */
+	HOLD_SHARED,  /* read only */
+	HOLD_OPEN,    /* own, bound by kvd */
+	HOLD_BOUND,   /* own, from the magazine: kvd does not know yet */
+	HOLD_SEALED,  /* was own: read only */
 };
 
 struct kvd_lease {
@@ -38,37 +38,39 @@ struct kvd_lease {
 
 	uint32_t block_count;
 	uint32_t block_max;
-	uint8_t *blocks;	    /* enum lease_block */
+	uint8_t *blocks;	    /* enum hold_block */
 	struct kvd_handle *handles; /* [block][part] */
 	uint64_t *pages;	    /* [part][block_max] */
 	uint64_t tails[KVD_PARTS_MAX];
 };
 
-struct kvd_lease *lease_new(struct kvd *k, struct format *format, void *user);
+struct kvd_lease *hold_new(struct kvd *k, struct format *format, void *user);
 /* Closes its own pages and frees it; magazine pages that it still holds are lost to this process.
  */
-void lease_free(struct kvd_lease *l);
+void hold_free(struct kvd_lease *l);
 /* Ends the lease where the caller may still hold the pointer: the next kvd_wait() frees it. */
-void lease_bury(struct kvd_lease *l);
+void hold_bury(struct kvd_lease *l);
 /* Tells kvd that a buried lease which it had granted is not wanted, and frees those it can. */
-void lease_reap(struct kvd *k);
+void hold_reap(struct kvd *k);
 
 /* Makes room for `count` blocks. 0 or -ENOMEM. */
-int lease_grow(struct kvd_lease *l, uint32_t count);
+int hold_grow(struct kvd_lease *l, uint32_t count);
 /* Puts pages behind block `b` (< block_max); one that is the lease's own already stays. 0 or
  * -errno. */
-int lease_put(struct kvd_lease *l, uint32_t b, enum lease_block kind,
-	      const struct kvd_handle *handles);
+int hold_put(struct kvd_lease *l, uint32_t b, enum hold_block kind,
+	     const struct kvd_handle *handles);
 /* The block is complete: it is only read from now on. */
-void lease_seal(struct kvd_lease *l, uint32_t b);
+void hold_seal(struct kvd_lease *l, uint32_t b);
+/* Some of its addresses lie in [from, from + bytes). */
+bool hold_touches(const struct kvd_lease *l, uint64_t from, uint64_t bytes);
 /* The first block of this lease that is still written, or block_count. */
-uint32_t lease_live(const struct kvd_lease *l);
-const struct kvd_handle *lease_handles(const struct kvd_lease *l, uint32_t b);
+uint32_t hold_live(const struct kvd_lease *l);
+const struct kvd_handle *hold_handles(const struct kvd_lease *l, uint32_t b);
 
 /* The lease's row: state NONE while it has none. */
-struct kvd_lease_row lease_row(const struct kvd_lease *l);
+struct kvd_lease_row hold_row(const struct kvd_lease *l);
 /* The row says something that the caller has not seen. */
-bool lease_changed(const struct kvd_lease *l);
-void lease_mark_seen(struct kvd_lease *l);
+bool hold_changed(const struct kvd_lease *l);
+void hold_mark_seen(struct kvd_lease *l);
 
 #endif

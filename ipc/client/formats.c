@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * format.c: registers what this process's pages mean. The library keeps of it what it needs to
+ * formats.c: registers what this process's pages mean. The library keeps of it what it needs to
  * read replies: tokens a page and parts a block.
  */
 #include "ipc/client/ask.h"
@@ -10,12 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
-struct format_packet {
+struct formats_packet {
 	struct kvd_format_wire wire;
 	char description[KVD_DESCRIPTION_MAX];
 };
 
-static int format_fill(const struct kvd_format_args *args, struct format_packet *out)
+static int formats_fill(const struct kvd_format_args *args, struct formats_packet *out)
 {
 	size_t description = args->description ? strlen(args->description) + 1 : 0;
 
@@ -26,9 +26,9 @@ static int format_fill(const struct kvd_format_args *args, struct format_packet 
 	if (description > sizeof(out->description) || !args->layout ||
 	    strlen(args->layout) >= sizeof(out->wire.layout))
 		return error_set(-EINVAL, "layout or description is missing or too long");
-	*out = (struct format_packet){.wire = {.page_tokens = args->page_tokens,
-					       .part_count = args->part_count,
-					       .description_bytes = (uint32_t)description}};
+	*out = (struct formats_packet){.wire = {.page_tokens = args->page_tokens,
+						.part_count = args->part_count,
+						.description_bytes = (uint32_t)description}};
 	memcpy(out->wire.identity, args->identity, sizeof(out->wire.identity));
 	memcpy(out->wire.parts, args->parts, args->part_count * sizeof(args->parts[0]));
 	snprintf(out->wire.layout, sizeof(out->wire.layout), "%s", args->layout);
@@ -37,7 +37,7 @@ static int format_fill(const struct kvd_format_args *args, struct format_packet 
 	return 0;
 }
 
-static int format_keep(struct kvd *k, const struct kvd_format_args *args, uint32_t id)
+static int formats_keep(struct kvd *k, const struct kvd_format_args *args, uint32_t id)
 {
 	if (client_format(k, id))
 		return 0;
@@ -51,12 +51,12 @@ static int format_keep(struct kvd *k, const struct kvd_format_args *args, uint32
 
 int kvd_format(struct kvd *k, const struct kvd_format_args *args, uint32_t *out_format)
 {
-	struct format_packet packet;
+	struct formats_packet packet;
 	struct kvd_rep rep;
 	int r = client_enter(k);
 
 	if (r == 0)
-		r = format_fill(args, &packet);
+		r = formats_fill(args, &packet);
 	if (r != 0)
 		return r;
 	struct kvd_req req = {.op = KVD_OP_FORMAT};
@@ -67,7 +67,7 @@ int kvd_format(struct kvd *k, const struct kvd_format_args *args, uint32_t *out_
 	if (r == -EEXIST)
 		return error_set(r, "the format's identity is known with other sizes");
 	if (r == 0)
-		r = format_keep(k, args, (uint32_t)rep.aux);
+		r = formats_keep(k, args, (uint32_t)rep.aux);
 	if (r == 0)
 		*out_format = (uint32_t)rep.aux;
 	return r;

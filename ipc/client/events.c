@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wait.c: kvd_wait(): spin, then sleep on three descriptors, then deliver.
+ * events.c: kvd_wait(): spin, then sleep on three descriptors, then deliver.
  *
  * The order before a sleep is what makes it safe: say in shared memory that this side sleeps,
  * fence, look once more at replies, rows and wakes, and only then poll. kvd changes first, fences,
@@ -9,9 +9,9 @@
  * The socket is watched too, because a daemon that was killed rings nothing. A caller that only
  * ever polls (timeout 0) looks at it once in a while instead of each time.
  */
-#include "ipc/client/wait.h"
+#include "ipc/client/events.h"
 #include "ipc/client/ask.h"
-#include "ipc/client/lease.h"
+#include "ipc/client/hold.h"
 #include "ipc/client/request.h"
 #include <base/atomic.h>
 #include <base/bits.h>
@@ -21,9 +21,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WAIT_LOOK_NS UNITS_NS_PER_MS
+#define EVENTS_LOOK_NS UNITS_NS_PER_MS
 
-static struct kvd_session_row wait_session_row(const struct kvd *k)
+static struct kvd_session_row events_session_row(const struct kvd *k)
 {
 	const struct kvd_session_row *row = (const void *)k->rows;
 
@@ -35,28 +35,28 @@ static struct kvd_session_row wait_session_row(const struct kvd *k)
 	};
 }
 
-static bool wait_rows_changed(const struct kvd *k)
+static bool events_rows_changed(const struct kvd *k)
 {
 	if (k->admin)
 		return false;
-	struct kvd_session_row row = wait_session_row(k);
+	struct kvd_session_row row = events_session_row(k);
 	if (memcmp(&row, &k->row_seen, sizeof(row)) != 0)
 		return true;
 	LIST_FOR_EACH (link, &k->leases)
-		if (lease_changed(CONTAINER_OF(link, struct kvd_lease, link)))
+		if (hold_changed(CONTAINER_OF(link, struct kvd_lease, link)))
 			return true;
 	return false;
 }
 
-static void wait_rows_seen(struct kvd *k)
+static void events_rows_seen(struct kvd *k)
 {
-	k->row_seen = wait_session_row(k);
+	k->row_seen = events_session_row(k);
 	LIST_FOR_EACH (link, &k->leases)
-		lease_mark_seen(CONTAINER_OF(link, struct kvd_lease, link));
+		hold_mark_seen(CONTAINER_OF(link, struct kvd_lease, link));
 }
 
 /* Looks at the descriptors, for at most timeout_ns. */
-static void wait_poll(struct kvd *k, uint64_t timeout_ns)
+static void events_poll(struct kvd *k, uint64_t timeout_ns)
 {
 	struct pollfd fds[] = {{.fd = k->sock, .events = POLLIN},
 			       {.fd = k->wake_fd, .events = POLLIN},
@@ -76,13 +76,13 @@ static void wait_poll(struct kvd *k, uint64_t timeout_ns)
 		ring_bell_clear(k->bell_to_client);
 }
 
-void wait_sleep(struct kvd *k, uint64_t timeout_ns)
+void events_sleep(struct kvd *k, uint64_t timeout_ns)
 {
 	bool quiet = k->admin || ring_sleep_client(&k->ring);
 
-	if (quiet && !wait_rows_changed(k) && !atomic_load_relaxed(&k->wake_wanted)) {
+	if (quiet && !events_rows_changed(k) && !atomic_load_relaxed(&k->wake_wanted)) {
 		k->waits++;
-		wait_poll(k, timeout_ns);
+		events_poll(k, timeout_ns);
 		k->looked_ns = units_now_ns();
 	}
 	if (!k->admin)
@@ -90,13 +90,15 @@ void wait_sleep(struct kvd *k, uint64_t timeout_ns)
 }
 
 /* The events that are ready, oldest first; after the last of a dead daemon's, that it is dead. */
-static uint32_t wait_deliver(struct kvd *k, struct kvd_event *events, uint32_t max)
+static uint32_t events_deliver(struct kvd *k, struct kvd_event *events, uint32_t max)
 {
 	uint32_t n = 0;
 
 	while (n < max && !list_empty(&k->events)) {
 		struct request *rq = CONTAINER_OF(k->events.next, struct request, link);
 		events[n++] = rq->event;
+		if (rq->event.kind == KVD_EV_LEASE && rq->lease && !rq->lease->granted)
+			hold_bury(rq->lease);
 		list_remove(&rq->link);
 		request_free(k, rq);
 	}
@@ -108,24 +110,24 @@ static uint32_t wait_deliver(struct kvd *k, struct kvd_event *events, uint32_t m
 }
 
 /* Something that ends kvd_wait() without an event. */
-static bool wait_interrupted(struct kvd *k)
+static bool events_interrupted(struct kvd *k)
 {
 	if (atomic_load_relaxed(&k->wake_wanted) && atomic_swap_acq_rel(&k->wake_wanted, 0))
 		return true;
-	if (!wait_rows_changed(k))
+	if (!events_rows_changed(k))
 		return false;
-	wait_rows_seen(k);
+	events_rows_seen(k);
 	return true;
 }
 
 /* One look: true if kvd_wait() must return *out_n. */
-static bool wait_look(struct kvd *k, struct kvd_event *events, uint32_t max, uint32_t *out_n)
+static bool events_look(struct kvd *k, struct kvd_event *events, uint32_t max, uint32_t *out_n)
 {
 	request_pump(k);
 	if (k->gone)
 		request_fail_all(k);
-	*out_n = wait_deliver(k, events, max);
-	return *out_n || wait_interrupted(k);
+	*out_n = events_deliver(k, events, max);
+	return *out_n || events_interrupted(k);
 }
 
 int kvd_wait(struct kvd *k, uint64_t timeout_ns, struct kvd_event *events, uint32_t max)
@@ -137,23 +139,23 @@ int kvd_wait(struct kvd *k, uint64_t timeout_ns, struct kvd_event *events, uint3
 		return r < 0 ? r : -EINVAL;
 	if (k->gone_told)
 		return -EPIPE;
-	lease_reap(k);
-	if (wait_look(k, events, max, &n))
+	hold_reap(k);
+	if (events_look(k, events, max, &n))
 		return (int)n;
 	uint64_t start_ns = units_now_ns(), spent_ns = 0;
-	if (start_ns - k->looked_ns > WAIT_LOOK_NS) {
-		wait_poll(k, 0);
+	if (start_ns - k->looked_ns > EVENTS_LOOK_NS) {
+		events_poll(k, 0);
 		k->looked_ns = start_ns;
 	}
-	while (!wait_look(k, events, max, &n)) {
+	while (!events_look(k, events, max, &n)) {
 		spent_ns = units_now_ns() - start_ns;
 		if (spent_ns >= timeout_ns)
 			return 0;
 		if (spent_ns < k->spin_ns)
 			atomic_relax();
 		else
-			wait_sleep(k,
-				   timeout_ns == UINT64_MAX ? UINT64_MAX : timeout_ns - spent_ns);
+			events_sleep(k,
+				     timeout_ns == UINT64_MAX ? UINT64_MAX : timeout_ns - spent_ns);
 	}
 	return (int)n;
 }
@@ -179,7 +181,7 @@ void kvd_info(struct kvd *k, struct kvd_info *out)
 	if (!k || client_enter(k) == -ECHILD)
 		return;
 	if (!k->admin)
-		row = wait_session_row(k);
+		row = events_session_row(k);
 	k->row_seen = row;
 	for (uint32_t i = 0; i < k->format_count; i++)
 		out->magazine_pages += k->formats[i].block_count * k->formats[i].part_count;

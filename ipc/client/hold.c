@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lease.c: the table of blocks behind one lease.
+ * hold.c: the table of blocks behind one lease.
  *
  * A block's kind decides which of the two views its addresses come from: own and open means the
  * writable one, everything else the read-only one. Kinds only go forward:
@@ -10,7 +10,7 @@
  *
  * The address table is part-major, so that a kernel gets one plain array a part.
  */
-#include "ipc/client/lease.h"
+#include "ipc/client/hold.h"
 #include "ipc/client/request.h"
 #include "ipc/client/slabs.h"
 #include <base/assert.h>
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct kvd_lease *lease_new(struct kvd *k, struct format *format, void *user)
+struct kvd_lease *hold_new(struct kvd *k, struct format *format, void *user)
 {
 	struct kvd_lease *l = calloc(1, sizeof(*l));
 
@@ -33,22 +33,22 @@ struct kvd_lease *lease_new(struct kvd *k, struct format *format, void *user)
 	return l;
 }
 
-static bool lease_writes(const struct kvd_lease *l, uint32_t b)
+static bool hold_writes(const struct kvd_lease *l, uint32_t b)
 {
-	return l->blocks[b] == LEASE_OPEN || l->blocks[b] == LEASE_BOUND;
+	return l->blocks[b] == HOLD_OPEN || l->blocks[b] == HOLD_BOUND;
 }
 
-static void lease_shut(struct kvd_lease *l, uint32_t b)
+static void hold_shut(struct kvd_lease *l, uint32_t b)
 {
 	for (uint32_t part = 0; part < l->format->part_count; part++)
-		slabs_shut(l->k, lease_handles(l, b)[part].page);
+		slabs_shut(l->k, hold_handles(l, b)[part].page);
 }
 
-void lease_free(struct kvd_lease *l)
+void hold_free(struct kvd_lease *l)
 {
 	for (uint32_t b = 0; b < l->block_count; b++)
-		if (lease_writes(l, b))
-			lease_shut(l, b);
+		if (hold_writes(l, b))
+			hold_shut(l, b);
 	list_remove(&l->link);
 	free(l->blocks);
 	free(l->handles);
@@ -56,13 +56,13 @@ void lease_free(struct kvd_lease *l)
 	free(l);
 }
 
-void lease_bury(struct kvd_lease *l)
+void hold_bury(struct kvd_lease *l)
 {
 	list_remove(&l->link);
 	list_push_back(&l->k->leases_dead, &l->link);
 }
 
-void lease_reap(struct kvd *k)
+void hold_reap(struct kvd *k)
 {
 	LIST_FOR_EACH_SAFE (link, next, &k->leases_dead) {
 		struct kvd_lease *l = CONTAINER_OF(link, struct kvd_lease, link);
@@ -74,31 +74,31 @@ void lease_reap(struct kvd *k)
 			rq->req.lease = l->id;
 			request_send(k, rq);
 		}
-		lease_free(l);
+		hold_free(l);
 	}
 }
 
-const struct kvd_handle *lease_handles(const struct kvd_lease *l, uint32_t b)
+const struct kvd_handle *hold_handles(const struct kvd_lease *l, uint32_t b)
 {
 	return &l->handles[(size_t)b * l->format->part_count];
 }
 
 /* Part-major rows get longer: each moves to its new place. */
-static void lease_move_pages(const struct kvd_lease *l, uint64_t *to, uint32_t max)
+static void hold_move_pages(const struct kvd_lease *l, uint64_t *to, uint32_t max)
 {
 	for (uint32_t part = 0; l->block_count && part < l->format->part_count; part++)
 		memcpy(&to[(size_t)part * max], &l->pages[(size_t)part * l->block_max],
 		       l->block_count * sizeof(*to));
 }
 
-int lease_grow(struct kvd_lease *l, uint32_t count)
+int hold_grow(struct kvd_lease *l, uint32_t count)
 {
 	uint32_t parts = l->format->part_count;
 
 	if (count <= l->block_max)
 		return 0;
-	if (count > LEASE_BLOCKS_MAX)
-		return error_set(-ENOMEM, "a lease has at most %u blocks", LEASE_BLOCKS_MAX);
+	if (count > HOLD_BLOCKS_MAX)
+		return error_set(-ENOMEM, "a lease has at most %u blocks", HOLD_BLOCKS_MAX);
 	uint32_t max = (uint32_t)bits_pow2_up(BITS_MAX(count, 16u));
 	uint64_t *pages = calloc((size_t)max * parts, sizeof(*pages));
 	uint8_t *blocks = pages ? reallocarray(l->blocks, max, sizeof(*blocks)) : NULL;
@@ -111,15 +111,15 @@ int lease_grow(struct kvd_lease *l, uint32_t count)
 		return -ENOMEM;
 	}
 	l->handles = handles;
-	memset(blocks + l->block_max, LEASE_UNKNOWN, max - l->block_max);
-	lease_move_pages(l, pages, max);
+	memset(blocks + l->block_max, HOLD_UNKNOWN, max - l->block_max);
+	hold_move_pages(l, pages, max);
 	free(l->pages);
 	l->pages = pages;
 	l->block_max = max;
 	return 0;
 }
 
-static bool lease_nothing(const struct kvd_handle *handles, uint32_t parts)
+static bool hold_nothing(const struct kvd_handle *handles, uint32_t parts)
 {
 	for (uint32_t part = 0; part < parts; part++)
 		if (handles[part].page != KVD_PAGE_NONE)
@@ -127,21 +127,21 @@ static bool lease_nothing(const struct kvd_handle *handles, uint32_t parts)
 	return true;
 }
 
-int lease_put(struct kvd_lease *l, uint32_t b, enum lease_block kind,
-	      const struct kvd_handle *handles)
+int hold_put(struct kvd_lease *l, uint32_t b, enum hold_block kind,
+	     const struct kvd_handle *handles)
 {
 	uint32_t parts = l->format->part_count;
 	uint64_t address[KVD_PARTS_MAX] = {0};
-	bool own = kind == LEASE_OPEN || kind == LEASE_BOUND;
+	bool own = kind == HOLD_OPEN || kind == HOLD_BOUND;
 
 	ASSERT(b < l->block_max && b <= l->block_count);
 	if (b == l->block_count) {
-		l->blocks[b] = LEASE_UNKNOWN;
+		l->blocks[b] = HOLD_UNKNOWN;
 		for (uint32_t part = 0; part < parts; part++)
 			l->pages[(size_t)part * l->block_max + b] = 0;
 		l->block_count++;
 	}
-	if (l->blocks[b] > LEASE_SHARED || lease_nothing(handles, parts))
+	if (l->blocks[b] > HOLD_SHARED || hold_nothing(handles, parts))
 		return 0;
 	for (uint32_t part = 0; part < parts; part++) {
 		uint32_t page = handles[part].page;
@@ -158,10 +158,10 @@ int lease_put(struct kvd_lease *l, uint32_t b, enum lease_block kind,
 	return 0;
 }
 
-void lease_seal(struct kvd_lease *l, uint32_t b)
+void hold_seal(struct kvd_lease *l, uint32_t b)
 {
 	for (uint32_t part = 0; part < l->format->part_count; part++) {
-		uint32_t page = lease_handles(l, b)[part].page;
+		uint32_t page = hold_handles(l, b)[part].page;
 		uint64_t address = 0;
 		/* Its slab is mapped: the page was written there. */
 		if (page != KVD_PAGE_NONE)
@@ -169,19 +169,38 @@ void lease_seal(struct kvd_lease *l, uint32_t b)
 		l->pages[(size_t)part * l->block_max + b] = address;
 		slabs_shut(l->k, page);
 	}
-	l->blocks[b] = LEASE_SEALED;
+	l->blocks[b] = HOLD_SEALED;
 }
 
-uint32_t lease_live(const struct kvd_lease *l)
+static bool hold_within(uint64_t address, uint64_t from, uint64_t bytes)
+{
+	return address && address - from < bytes;
+}
+
+bool hold_touches(const struct kvd_lease *l, uint64_t from, uint64_t bytes)
+{
+	uint32_t parts = l->block_count ? l->format->part_count : 0;
+
+	for (uint32_t part = 0; part < parts; part++)
+		for (uint32_t b = 0; b < l->block_count; b++)
+			if (hold_within(l->pages[(size_t)part * l->block_max + b], from, bytes))
+				return true;
+	for (uint32_t part = 0; part < KVD_PARTS_MAX; part++)
+		if (hold_within(l->tails[part], from, bytes))
+			return true;
+	return false;
+}
+
+uint32_t hold_live(const struct kvd_lease *l)
 {
 	uint32_t b = 0;
 
-	while (b < l->block_count && !lease_writes(l, b))
+	while (b < l->block_count && !hold_writes(l, b))
 		b++;
 	return b;
 }
 
-struct kvd_lease_row lease_row(const struct kvd_lease *l)
+struct kvd_lease_row hold_row(const struct kvd_lease *l)
 {
 	uint32_t row = KVD_LEASE_ROW(l->id);
 	struct kvd_lease_row out = {0};
@@ -199,18 +218,18 @@ struct kvd_lease_row lease_row(const struct kvd_lease *l)
 	return out;
 }
 
-bool lease_changed(const struct kvd_lease *l)
+bool hold_changed(const struct kvd_lease *l)
 {
-	struct kvd_lease_row row = lease_row(l);
+	struct kvd_lease_row row = hold_row(l);
 
 	/* Growth by the lease's own seals is no news: those have events. */
 	return l->granted && (row.state != l->seen_state ||
 			      (row.ready_tokens > l->seen_ready && l->seen_ready < l->build_from));
 }
 
-void lease_mark_seen(struct kvd_lease *l)
+void hold_mark_seen(struct kvd_lease *l)
 {
-	struct kvd_lease_row row = lease_row(l);
+	struct kvd_lease_row row = hold_row(l);
 
 	l->seen_ready = row.ready_tokens;
 	l->seen_state = row.state;
@@ -221,7 +240,7 @@ void kvd_lease_info(struct kvd_lease *lease, struct kvd_lease_info *out)
 	*out = (struct kvd_lease_info){0};
 	if (!lease || client_enter(lease->k) == -ECHILD)
 		return;
-	struct kvd_lease_row row = lease_row(lease);
+	struct kvd_lease_row row = hold_row(lease);
 	lease->seen_ready = row.ready_tokens;
 	lease->seen_state = row.state;
 	*out = (struct kvd_lease_info){
@@ -241,7 +260,7 @@ void kvd_lease_info(struct kvd_lease *lease, struct kvd_lease_info *out)
 
 const uint64_t *kvd_lease_pages(struct kvd_lease *lease, uint32_t part, uint32_t *out_count)
 {
-	bool known = lease && lease->format && part < lease->format->part_count;
+	bool known = lease && lease->block_count && part < lease->format->part_count;
 
 	if (out_count)
 		*out_count = known ? lease->block_count : 0;
