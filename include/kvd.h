@@ -210,8 +210,9 @@ int kvd_seal(struct kvd *k, struct kvd_lease *lease, uint32_t first_block, uint3
 	     const uint32_t *tokens, uint32_t token_count);
 
 /*
- * A second lease on the same sequence: sealed blocks are shared, the live tail is given as a tail
- * to copy. The parent's last `tail_tokens` of its unsealed block are valid. *out as kvd_acquire().
+ * A second lease on the same sequence, up to the first block that is not sealed: sealed blocks are
+ * shared, the first `tail_tokens` of that block are given as a tail to copy, as far as kvd knows
+ * their tokens (info.token_count says how far the child goes). *out as kvd_acquire().
  */
 int kvd_fork(struct kvd *k, struct kvd_lease *lease, uint32_t tail_tokens,
 	     uint32_t decode_blocks, void *user, struct kvd_lease **out);

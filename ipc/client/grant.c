@@ -56,10 +56,10 @@ static int grant_count(struct kvd *k, const struct kvd_lease *l, const struct re
 	uint32_t parts = l->format->part_count;
 	uint64_t handles = at->handle_count;
 
-	if (at->tail_tokens && parts > 1)
+	if (rq->req.op != KVD_OP_EXTEND && at->tail_tokens && parts > 1)
 		handles += parts;
 	if (at->handle_count % parts || handles * sizeof(struct kvd_handle) > rq->rep.out_bytes ||
-	    at->tail_tokens >= l->format->page_tokens ||
+	    (rq->req.op != KVD_OP_EXTEND && at->tail_tokens >= l->format->page_tokens) ||
 	    (rq->req.op == KVD_OP_EXTEND && at->handle_count / parts > rq->req.m))
 		return client_gone(k, "the daemon sent a reply that contradicts itself"), -EPROTO;
 	*out_blocks = at->handle_count / parts;
@@ -84,12 +84,29 @@ static int grant_take_tail(struct kvd_lease *l, const struct kvd_rep_lease *at,
 	return 0;
 }
 
-/* Puts the pages of a reply behind the blocks from `first` on. */
+/* What the lease computes itself is told when it is granted, and when it asked about a CALL. */
+static void grant_learn(struct kvd_lease *l, const struct request *rq)
+{
+	const struct kvd_rep_lease *at = &rq->rep.at;
+
+	if (rq->req.op == KVD_OP_EXTEND && rq->req.flags == 0)
+		return;
+	if (at->build_from != l->build_from)
+		l->tail_tokens = 0;
+	l->build_from = at->build_from;
+	l->follows_own = at->follows_own;
+}
+
+/*
+ * Puts the pages of a reply behind the blocks from `first` on. A page is own and open if this
+ * lease builds its block and nobody had published it when kvd answered: that moment counts, the
+ * row may be further by now.
+ */
 static int grant_take(struct kvd *k, struct kvd_lease *l, const struct request *rq,
 		      const uint8_t *payload, uint32_t first, uint32_t *out_blocks)
 {
 	const struct kvd_rep_lease *at = &rq->rep.at;
-	uint32_t parts = l->format->part_count;
+	uint32_t parts = l->format->part_count, page_tokens = l->format->page_tokens;
 	struct kvd_handle handles[KVD_PARTS_MAX];
 	int r = grant_count(k, l, rq, out_blocks);
 
@@ -97,18 +114,15 @@ static int grant_take(struct kvd *k, struct kvd_lease *l, const struct request *
 		r = hold_grow(l, first + *out_blocks);
 	if (r < 0)
 		return r;
-	if (at->build_from != l->build_from)
-		l->tail_tokens = 0;
-	l->build_from = at->build_from;
-	l->follows_own = at->follows_own;
-	uint32_t own_from = at->build_from / l->format->page_tokens;
+	grant_learn(l, rq);
+	uint32_t own_from = BITS_MAX(l->build_from, at->cached_tokens) / page_tokens;
 	for (uint32_t i = 0; i < *out_blocks && r == 0; i++) {
 		uint32_t b = first + i;
 		memcpy(handles, payload + (size_t)i * parts * sizeof(*handles),
 		       parts * sizeof(*handles));
 		r = hold_put(l, b, b >= own_from ? HOLD_OPEN : HOLD_SHARED, handles);
 	}
-	if (r == 0 && at->tail_tokens)
+	if (r == 0 && rq->req.op != KVD_OP_EXTEND && at->tail_tokens)
 		r = grant_take_tail(l, at, payload);
 	return r;
 }

@@ -161,6 +161,15 @@ static bool sequence_tail_possible(const struct kvd_lease *l, uint32_t b)
 	return b < l->block_count && (l->blocks[b] == HOLD_OPEN || l->format->part_count == 1);
 }
 
+/* As much of the live block as can be given: kvd must know its tokens and its page. */
+static uint32_t sequence_fork_tail(const struct kvd_lease *l, uint32_t live, uint32_t tail_tokens)
+{
+	uint32_t before = live * l->format->page_tokens;
+	uint32_t known = l->token_count - BITS_MIN(before, l->token_count);
+
+	return sequence_tail_possible(l, live) ? BITS_MIN(tail_tokens, known) : 0;
+}
+
 int kvd_fork(struct kvd *k, struct kvd_lease *lease, uint32_t tail_tokens, uint32_t decode_blocks,
 	     void *user, struct kvd_lease **out)
 {
@@ -170,15 +179,14 @@ int kvd_fork(struct kvd *k, struct kvd_lease *lease, uint32_t tail_tokens, uint3
 		return r;
 	struct format *f = lease->format;
 	uint32_t live = hold_live(lease);
-	if (tail_tokens >= f->page_tokens || decode_blocks > REQUEST_BLOCKS_MAX ||
-	    (tail_tokens && live == lease->block_count))
-		return error_set(-EINVAL, "fork: no live block with %u tokens", tail_tokens);
+	if (tail_tokens >= f->page_tokens || decode_blocks > REQUEST_BLOCKS_MAX)
+		return error_set(-EINVAL, "fork: a tail of %u tokens", tail_tokens);
+	tail_tokens = sequence_fork_tail(lease, live, tail_tokens);
 	struct kvd_lease *l = hold_new(k, f, user);
 	if (!l)
 		return -ENOMEM;
-	l->token_count = lease->token_count;
-	l->want_blocks = (uint32_t)bits_div_ceil(l->token_count, f->page_tokens);
-	l->want_blocks = BITS_MAX(l->want_blocks, live + (tail_tokens > 0)) + decode_blocks;
+	l->token_count = live * f->page_tokens + tail_tokens;
+	l->want_blocks = live + (tail_tokens > 0) + decode_blocks;
 	struct request *rq = sequence_new(k, KVD_OP_FORK, l);
 	if (!rq || !sequence_out(k, rq, l->want_blocks, f->part_count)) {
 		if (rq)
@@ -188,11 +196,9 @@ int kvd_fork(struct kvd *k, struct kvd_lease *lease, uint32_t tail_tokens, uint3
 	}
 	rq->req.lease = lease->id;
 	rq->req.arg32 = decode_blocks;
-	if (tail_tokens && sequence_tail_possible(lease, live)) {
-		rq->req.first = live;
-		rq->req.m = tail_tokens;
-		rq->req.arg64 = sequence_tail_word(lease, live);
-	}
+	rq->req.first = live;
+	rq->req.m = tail_tokens;
+	rq->req.arg64 = tail_tokens ? sequence_tail_word(lease, live) : 0;
 	sequence_send(k, rq);
 	*out = l;
 	return 0;

@@ -81,6 +81,8 @@ static void fake_lease(struct fake_kvd *f, const struct kvd_req *req, struct kvd
 	}
 	rep->lease = KVD_LEASE_ID(row, 5);
 	rep->at.cached_tokens = f->cached_blocks * f->page_tokens;
+	if (req->op == KVD_OP_EXTEND && f->cached_from_second)
+		rep->at.cached_tokens = f->cached_from_second * f->page_tokens;
 	rep->at.build_from = (f->cached_blocks + f->follow_blocks) * f->page_tokens;
 	rep->at.event = f->follow_blocks ? KVD_EVENT_FOLLOW : KVD_EVENT_COMPUTE;
 	fake_handles(f, row, first, count, req, rep, out);

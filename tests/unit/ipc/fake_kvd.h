@@ -43,7 +43,8 @@ struct fake_kvd {
 	/* knobs */
 	uint32_t welcome_major;
 	uint32_t cached_blocks;
-	uint32_t follow_blocks; /* after those: NONE in replies, until it is lowered */
+	uint32_t follow_blocks;	     /* after those: NONE in replies, until it is lowered */
+	uint32_t cached_from_second; /* blocks that are cached when the second reply comes */
 	uint32_t tail_tokens;
 	uint32_t reply_blocks_max;
 	uint32_t claim_tokens;

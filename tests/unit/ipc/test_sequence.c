@@ -176,6 +176,22 @@ static void sequence_follows(void **state)
 	bed_close(&b);
 }
 
+/* Somebody else published a block that this lease was to build: its page is not this lease's. */
+static void sequence_never_writes_what_is_published(void **state)
+{
+	struct bed b = bed_open(1);
+	uint32_t count;
+
+	fake_set(b.f, &b.f->reply_blocks_max, 1);
+	fake_set(b.f, &b.f->cached_from_second, 2);
+	struct kvd_lease *l = acquire(&b, 48, 0);
+	const uint64_t *pages = kvd_lease_pages(l, 0, &count);
+	assert_int_equal(count, 3);
+	assert_true(writable(pages[0]) && !writable(pages[1]) && writable(pages[2]));
+	assert_int_equal(kvd_seal(b.k, l, 1, 1, NULL, 0), -EINVAL);
+	bed_close(&b);
+}
+
 static void sequence_takes_over(void **state)
 {
 	struct bed b = bed_open(1);
@@ -299,7 +315,7 @@ static void sequence_forks(void **state)
 {
 	struct bed b = bed_open(1);
 	struct kvd_lease_info info;
-	struct kvd_lease *child;
+	struct kvd_lease *child, *other;
 	struct kvd_req req;
 
 	struct kvd_lease *l = acquire(&b, 40, 0);
@@ -320,6 +336,12 @@ static void sequence_forks(void **state)
 	kvd_lease_info(child, &info);
 	assert_int_equal(info.token_count, 40);
 	assert_int_equal(info.block_count, 4);
+	/* Tokens that kvd does not know cannot be given. */
+	assert_int_equal(kvd_fork(b.k, l, 15, 0, NULL, &other), 0);
+	kvd_lease_info(other, &info);
+	assert_int_equal(info.token_count, 40);
+	assert_ptr_equal(wait_one(&b).lease, other);
+	kvd_lease_info(child, &info);
 	assert_int_equal(info.tail_tokens, 8);
 	assert_int_equal(info.build_from, 32);
 	bed_close(&b);
@@ -486,6 +508,7 @@ static void sequence_ends_on_a_reply_that_lies(void **state)
 
 TEST_MAIN(sequence, cmocka_unit_test(sequence_gets_pages),
 	  cmocka_unit_test(sequence_fetches_the_rest), cmocka_unit_test(sequence_follows),
+	  cmocka_unit_test(sequence_never_writes_what_is_published),
 	  cmocka_unit_test(sequence_takes_over), cmocka_unit_test(sequence_has_a_tail),
 	  cmocka_unit_test(sequence_seals), cmocka_unit_test(sequence_keeps_a_tail_at_release),
 	  cmocka_unit_test(sequence_forks), cmocka_unit_test(sequence_moves),
