@@ -211,9 +211,10 @@ static void cancel_from_another_thread(void **state)
 	waiter_wait(&w);
 	assert_int_equal(w.done.finish, ENGINE_FINISH_CANCELLED);
 	assert_true(w.count < 500);
+	/* Published at the end of the turn: a test that waits in vain runs into its time limit. */
 	do {
 		engine_stats(f.e, &stats);
-	} while (stats.running > 0);
+	} while (stats.requests_done[ENGINE_FINISH_CANCELLED] == 0);
 	assert_int_equal(stats.requests_done[ENGINE_FINISH_CANCELLED], 1);
 	teardown(&f);
 }
@@ -252,8 +253,7 @@ static void statistics_add_up(void **state)
 	}
 	do {
 		engine_stats(f.e, &stats);
-	} while (stats.running > 0);
-	assert_int_equal(stats.requests_done[ENGINE_FINISH_LENGTH], 2);
+	} while (stats.requests_done[ENGINE_FINISH_LENGTH] < 2);
 	assert_int_equal(stats.prompt_tokens, 96);
 	assert_int_equal(stats.cached_tokens, 48);
 	assert_int_equal(stats.generated_tokens, 10);
