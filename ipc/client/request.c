@@ -11,8 +11,8 @@
  */
 #include "ipc/client/request.h"
 #include "ipc/client/events.h"
-#include "ipc/client/grant.h"
 #include "ipc/client/magazine.h"
+#include "ipc/client/receive.h"
 #include <base/assert.h>
 #include <base/atomic.h>
 #include <base/bits.h>
@@ -169,7 +169,7 @@ static bool request_handle(struct kvd *k, struct request *rq, const uint8_t *pay
 	case KVD_OP_CLAIM:
 	case KVD_OP_FORK:
 	case KVD_OP_EXTEND:
-		return grant_reply(k, rq, payload);
+		return receive_reply(k, rq, payload);
 	case KVD_OP_TOPUP:
 		magazine_reply(k, rq, payload);
 		return false;

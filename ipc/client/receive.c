@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grant.c: what a reply with pages means for its lease.
+ * receive.c: what a reply with pages means for its lease.
  *
  * Not all handles of a long sequence fit into one reply: the rest is fetched by EXTEND from within
  * the reply, before the caller gets its event. A reply that contradicts itself ends the connection.
@@ -8,7 +8,7 @@
  * What a request that was granted but could not be used here (no memory, no slab) leaves behind is
  * released when the lease is freed.
  */
-#include "ipc/client/grant.h"
+#include "ipc/client/receive.h"
 #include "ipc/client/hold.h"
 #include "ipc/client/slabs.h"
 #include <base/bits.h>
@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* Ends the request with an event. A lease that never came lives until that is delivered. */
-static bool grant_end(struct kvd *k, struct request *rq, int result)
+static bool receive_end(struct kvd *k, struct request *rq, int result)
 {
 	struct kvd_lease *l = rq->lease;
 
@@ -28,7 +28,7 @@ static bool grant_end(struct kvd *k, struct request *rq, int result)
 	return false;
 }
 
-static int grant_lease(struct kvd *k, struct kvd_lease *l, const struct request *rq)
+static int receive_lease(struct kvd *k, struct kvd_lease *l, const struct request *rq)
 {
 	const struct kvd_rep *rep = &rq->rep;
 	uint32_t row = KVD_LEASE_ROW(rep->lease);
@@ -49,8 +49,8 @@ static int grant_lease(struct kvd *k, struct kvd_lease *l, const struct request 
 }
 
 /* The handles in a reply, checked against what was asked and what the payload holds. */
-static int grant_count(struct kvd *k, const struct kvd_lease *l, const struct request *rq,
-		       uint32_t *out_blocks)
+static int receive_count(struct kvd *k, const struct kvd_lease *l, const struct request *rq,
+			 uint32_t *out_blocks)
 {
 	const struct kvd_rep_lease *at = &rq->rep.at;
 	uint32_t parts = l->format->part_count;
@@ -66,8 +66,8 @@ static int grant_count(struct kvd *k, const struct kvd_lease *l, const struct re
 	return 0;
 }
 
-static int grant_take_tail(struct kvd_lease *l, const struct kvd_rep_lease *at,
-			   const uint8_t *payload)
+static int receive_take_tail(struct kvd_lease *l, const struct kvd_rep_lease *at,
+			     const uint8_t *payload)
 {
 	l->tail_tokens = at->tail_tokens;
 	for (uint32_t part = 0; part < l->format->part_count; part++) {
@@ -85,7 +85,7 @@ static int grant_take_tail(struct kvd_lease *l, const struct kvd_rep_lease *at,
 }
 
 /* What the lease computes itself is told when it is granted, and when it asked about a CALL. */
-static void grant_learn(struct kvd_lease *l, const struct request *rq)
+static void receive_learn(struct kvd_lease *l, const struct request *rq)
 {
 	const struct kvd_rep_lease *at = &rq->rep.at;
 
@@ -102,19 +102,19 @@ static void grant_learn(struct kvd_lease *l, const struct request *rq)
  * lease builds its block and nobody had published it when kvd answered: that moment counts, the
  * row may be further by now.
  */
-static int grant_take(struct kvd *k, struct kvd_lease *l, const struct request *rq,
-		      const uint8_t *payload, uint32_t first, uint32_t *out_blocks)
+static int receive_take(struct kvd *k, struct kvd_lease *l, const struct request *rq,
+			const uint8_t *payload, uint32_t first, uint32_t *out_blocks)
 {
 	const struct kvd_rep_lease *at = &rq->rep.at;
 	uint32_t parts = l->format->part_count, page_tokens = l->format->page_tokens;
 	struct kvd_handle handles[KVD_PARTS_MAX];
-	int r = grant_count(k, l, rq, out_blocks);
+	int r = receive_count(k, l, rq, out_blocks);
 
 	if (r == 0)
 		r = hold_grow(l, first + *out_blocks);
 	if (r < 0)
 		return r;
-	grant_learn(l, rq);
+	receive_learn(l, rq);
 	uint32_t own_from = BITS_MAX(l->build_from, at->cached_tokens) / page_tokens;
 	for (uint32_t i = 0; i < *out_blocks && r == 0; i++) {
 		uint32_t b = first + i;
@@ -123,11 +123,11 @@ static int grant_take(struct kvd *k, struct kvd_lease *l, const struct request *
 		r = hold_put(l, b, b >= own_from ? HOLD_OPEN : HOLD_SHARED, handles);
 	}
 	if (r == 0 && rq->req.op != KVD_OP_EXTEND && at->tail_tokens)
-		r = grant_take_tail(l, at, payload);
+		r = receive_take_tail(l, at, payload);
 	return r;
 }
 
-bool grant_reply(struct kvd *k, struct request *rq, const uint8_t *payload)
+bool receive_reply(struct kvd *k, struct request *rq, const uint8_t *payload)
 {
 	struct kvd_lease *l = rq->lease;
 	bool extends = rq->req.op == KVD_OP_EXTEND;
@@ -136,13 +136,13 @@ bool grant_reply(struct kvd *k, struct request *rq, const uint8_t *payload)
 	if (!l)
 		return false;
 	if (rq->rep.result != 0)
-		return grant_end(k, rq, rq->rep.result);
-	int r = extends ? 0 : grant_lease(k, l, rq);
+		return receive_end(k, rq, rq->rep.result);
+	int r = extends ? 0 : receive_lease(k, l, rq);
 	if (r == 0)
-		r = grant_take(k, l, rq, payload, first, &blocks);
+		r = receive_take(k, l, rq, payload, first, &blocks);
 	first += blocks;
 	if (r < 0 || blocks == 0 || first >= l->want_blocks)
-		return grant_end(k, rq, r);
+		return receive_end(k, rq, r);
 	rq->req = (struct kvd_req){.op = KVD_OP_EXTEND,
 				   .lease = l->id,
 				   .format = l->format->id,

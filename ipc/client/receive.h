@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the replies that bring pages mean for leases: ACQUIRE, CLAIM, FORK, EXTEND. */
-#ifndef IPC_CLIENT_GRANT_H
-#define IPC_CLIENT_GRANT_H
+#ifndef IPC_CLIENT_RECEIVE_H
+#define IPC_CLIENT_RECEIVE_H
 
 #include "ipc/client/request.h"
 
 /* True: the record was sent again, for more handles. */
-bool grant_reply(struct kvd *k, struct request *rq, const uint8_t *payload);
+bool receive_reply(struct kvd *k, struct request *rq, const uint8_t *payload);
 
 #endif
