@@ -16,9 +16,9 @@ from client import Client, StreamError
 from processes import StartError, System, shared_memory
 
 ROUNDS = 5
-SLOW_MS = 3000       # a machine that needs more for one cold prompt gets one round
+ROUNDS_SECONDS = 12  # a slow machine gets fewer rounds
 ANSWER_TOKENS = 24
-STREAM_TOKENS = 250
+STREAM_TOKENS = 150
 KILL_AFTER = 30      # tokens of both streams
 GONE_SECONDS = 5
 QUESTIONS = ("How long does a Heron take from signature to delivery in April?",
@@ -44,15 +44,14 @@ def handbook(edition):
 def measure(a, b):
     """[(cold on A, B, A again)], each round with a system prompt that nobody has seen."""
     rounds = []
-    while len(rounds) < ROUNDS:
+    start = time.monotonic()
+    while not rounds or (len(rounds) < ROUNDS and time.monotonic() - start < ROUNDS_SECONDS):
         system = handbook(len(rounds) + 1)
         answers = [client.chat(system, question, ANSWER_TOKENS)
                    for client, question in zip((a, b, a), QUESTIONS)]
         rounds.append(answers)
         progress(f"round {len(rounds)}: A cold {answers[0].ttft_ms:.1f} ms, "
                  f"B {answers[1].ttft_ms:.1f} ms, A again {answers[2].ttft_ms:.1f} ms")
-        if answers[0].ttft_ms > SLOW_MS:
-            break
     return rounds
 
 
