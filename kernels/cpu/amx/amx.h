@@ -5,6 +5,12 @@
 
 #include <kernels/cpu/isa.h>
 
+#define AMX_GEMM_ROWS 32u
+#define AMX_GEMM_BLOCK 256u /* rows whose sums are kept at once */
+#define AMX_GEMM_SCRATCH (AMX_GEMM_BLOCK * 64u * sizeof(float))
+
 extern const struct isa amx_isa;
+
+void amx_gemm(const struct isa_gemm_part *part, void *scratch);
 
 #endif

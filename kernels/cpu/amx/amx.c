@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of the AMX kernels. */
+#include "kernels/cpu/amx/amx.h"
+
+#include <kernels/cpu/avx512/avx512.h>
+
+const struct isa amx_isa = {
+	.gemm_rows = AMX_GEMM_ROWS,
+	.gemm_scratch_bytes = AMX_GEMM_SCRATCH,
+	.gemm = amx_gemm,
+	.attn_scratch_bytes = avx512_attn_scratch_bytes,
+	.attn = avx512_attn,
+	.rmsnorm = avx512_rows_rmsnorm,
+	.rope_angles = avx512_rows_rope_angles,
+	.rope_head = avx512_rows_rope_head,
+	.embed = avx512_rows_embed,
+	.exps = avx512_rows_exps,
+};

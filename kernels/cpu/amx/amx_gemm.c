@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GEMM of bf16 by tiles. The packed panel is what the tile unit wants already: 16 k pairs of 16
+ * outputs are one tile, 256 bytes from row to row.
+ *
+ * Many rows: two by two tiles, 32 rows by 32 outputs, so that four loads feed four products. The
+ * depth goes in blocks, so that the weights of a block stay in the first-level cache while the rows
+ * pass; sums wait in scratch as the fp32 they are, so the blocks change no bit. At most 16 rows
+ * (decode): one row tile against the panel's four, weights read once, in the order they lie.
+ *
+ * A depth that is no multiple of 32 is the AVX-512 kernel's; this depends on the weight alone.
+ */
+#include "kernels/cpu/amx/amx.h"
+#include "kernels/cpu/amx/tile.h"
+#include "kernels/cpu/avx512/avx512.h"
+#include "kernels/cpu/avx512/epilogue.h"
+
+#define PANEL_STRIDE (PACK_PANEL * 4u) /* bytes from pair to pair */
+#define DEPTH_MAX 288u
+#define SUM_STRIDE (PACK_PANEL * sizeof(float))
+
+struct depth {
+	uint32_t begin;
+	uint32_t end;
+};
+
+static void finish_rows(const struct kernel_gemm *g, uint32_t row, uint32_t rows, uint32_t panel,
+			const float *sums)
+{
+	for (uint32_t r = 0; r < rows; r++) {
+		__m512 sum[4];
+
+		for (int v = 0; v < 4; v++)
+			sum[v] = _mm512_load_ps(sums + r * PACK_PANEL + v * 16);
+		epilogue_row(g, row + r, panel, sum);
+	}
+}
+
+/* Up to 16 rows, the whole depth, one panel. */
+static void few_rows(const struct kernel_gemm *g, uint32_t row, uint32_t panel, float *sums)
+{
+	const char *w = (const char *)pack_panel(g->w, panel);
+	const kernel_bf16 *x = g->x + (size_t)row * g->ldx;
+	size_t ldx = g->ldx * sizeof(*x);
+
+	TILE_ZERO(0);
+	TILE_ZERO(1);
+	TILE_ZERO(2);
+	TILE_ZERO(3);
+	for (uint32_t k = 0; k < g->w->k; k += TILE_DEPTH, w += TILE_PAIRS * PANEL_STRIDE) {
+		TILE_LOAD(4, x + k, ldx);
+		TILE_LOAD(5, w, PANEL_STRIDE);
+		TILE_DOT(0, 4, 5);
+		TILE_LOAD(6, w + 64, PANEL_STRIDE);
+		TILE_DOT(1, 4, 6);
+		TILE_LOAD(7, w + 128, PANEL_STRIDE);
+		TILE_DOT(2, 4, 7);
+		TILE_LOAD(5, w + 192, PANEL_STRIDE);
+		TILE_DOT(3, 4, 5);
+	}
+	TILE_STORE(0, sums, SUM_STRIDE);
+	TILE_STORE(1, sums + 16, SUM_STRIDE);
+	TILE_STORE(2, sums + 32, SUM_STRIDE);
+	TILE_STORE(3, sums + 48, SUM_STRIDE);
+}
+
+static void few_rows_panels(const struct isa_gemm_part *part, float *sums)
+{
+	tile_configure_rows(part->rows, 0x1f);
+	for (uint32_t p = part->panel0; p < part->panel0 + part->panels; p++) {
+		few_rows(part->g, part->row0, p, sums);
+		finish_rows(part->g, part->row0, part->rows, p, sums);
+	}
+}
+
+/* 17 to 32 rows, one block of the depth, half a panel. */
+static void square(const struct kernel_gemm *g, uint32_t row, const char *w,
+		   const struct depth *depth, float *sums)
+{
+	const kernel_bf16 *x = g->x + (size_t)row * g->ldx;
+	const kernel_bf16 *x1 = x + (size_t)TILE_ROWS * g->ldx;
+	float *sums1 = sums + TILE_ROWS * PACK_PANEL;
+	size_t ldx = g->ldx * sizeof(*x);
+
+	if (depth->begin) {
+		TILE_LOAD(0, sums, SUM_STRIDE);
+		TILE_LOAD(1, sums + 16, SUM_STRIDE);
+		TILE_LOAD(2, sums1, SUM_STRIDE);
+		TILE_LOAD(3, sums1 + 16, SUM_STRIDE);
+	} else {
+		TILE_ZERO(0);
+		TILE_ZERO(1);
+		TILE_ZERO(2);
+		TILE_ZERO(3);
+	}
+	for (uint32_t k = depth->begin; k < depth->end; k += TILE_DEPTH) {
+		const char *b = w + (size_t)(k / 2) * PANEL_STRIDE;
+
+		TILE_LOAD(4, x + k, ldx);
+		TILE_LOAD(6, b, PANEL_STRIDE);
+		TILE_LOAD(7, b + 64, PANEL_STRIDE);
+		TILE_DOT(0, 4, 6);
+		TILE_LOAD(5, x1 + k, ldx);
+		TILE_DOT(1, 4, 7);
+		TILE_DOT(2, 5, 6);
+		TILE_DOT(3, 5, 7);
+	}
+	TILE_STORE(0, sums, SUM_STRIDE);
+	TILE_STORE(1, sums + 16, SUM_STRIDE);
+	TILE_STORE(2, sums1, SUM_STRIDE);
+	TILE_STORE(3, sums1 + 16, SUM_STRIDE);
+}
+
+/* Full squares of [row, row + rows), rows a multiple of 32. */
+static void squares(const struct kernel_gemm *g, uint32_t row, uint32_t rows, uint32_t panel,
+		    float *sums)
+{
+	const char *w = (const char *)pack_panel(g->w, panel);
+	uint32_t blocks = (uint32_t)bits_div_ceil(g->w->k, DEPTH_MAX);
+	uint32_t step = (uint32_t)bits_align_up(bits_div_ceil(g->w->k, blocks), TILE_DEPTH);
+
+	for (uint32_t half = 0; half < 2; half++)
+		for (uint32_t k = 0; k < g->w->k; k += step) {
+			struct depth depth = {k, BITS_MIN(k + step, g->w->k)};
+
+			for (uint32_t r = 0; r < rows; r += AMX_GEMM_ROWS)
+				square(g, row + r, w + half * 128, &depth,
+				       sums + (size_t)r * PACK_PANEL + half * 32);
+		}
+}
+
+/* What is left of rows after full squares: 1 to 31, all panels. */
+static void rest(const struct isa_gemm_part *part, uint32_t row, uint32_t rows, float *sums)
+{
+	struct isa_gemm_part few = *part;
+
+	few.row0 = row;
+	few.rows = BITS_MIN(rows, TILE_ROWS);
+	few_rows_panels(&few, sums);
+	if (rows > TILE_ROWS) {
+		few.row0 += TILE_ROWS;
+		few.rows = rows - TILE_ROWS;
+		few_rows_panels(&few, sums);
+	}
+}
+
+void amx_gemm(const struct isa_gemm_part *part, void *scratch)
+{
+	uint32_t full = part->rows / AMX_GEMM_ROWS * AMX_GEMM_ROWS;
+
+	if (part->g->w->k % TILE_DEPTH != 0) {
+		avx512_gemm(part, scratch);
+		return;
+	}
+	if (full)
+		tile_configure_rows(TILE_ROWS, 0);
+	for (uint32_t at = 0; at < full; at += AMX_GEMM_BLOCK) {
+		uint32_t rows = BITS_MIN(AMX_GEMM_BLOCK, full - at);
+
+		for (uint32_t p = part->panel0; p < part->panel0 + part->panels; p++) {
+			squares(part->g, part->row0 + at, rows, p, scratch);
+			finish_rows(part->g, part->row0 + at, rows, p, scratch);
+		}
+	}
+	if (full < part->rows)
+		rest(part, part->row0 + full, part->rows - full, scratch);
+	tile_release();
+}
