@@ -10,8 +10,9 @@
  *
  * Memory: kvd promises the prompt's pages and one more block with the lease; all further blocks
  * are bound from the magazine, which is filled ahead of need. When a TOPUP of one block is refused
- * while a sequence starves, the youngest sequence gives way; the oldest never does unless it is
- * alone, so that somebody always makes progress. Nobody is admitted while somebody starves.
+ * for lack of memory while a sequence starves, the youngest sequence gives way; the oldest never
+ * does unless it is alone, so that somebody always makes progress. Nobody is admitted while
+ * somebody starves.
  *
  * All on the step loop's thread; nothing here blocks.
  */
@@ -287,6 +288,19 @@ static void preempt(struct sched *d, uint64_t now_ns)
 }
 
 /*
+ * There is memory, but our magazine is at its ceiling: those that starve take new leases, with a
+ * block promised. All they had is found again, so that this costs them a tail's copy and a row.
+ */
+static void renew(struct sched *d, uint64_t now_ns)
+{
+	LIST_FOR_EACH_SAFE (l, next, &d->active) {
+		if (seq_of(l)->starving)
+			(void)give_way(d, seq_of(l), now_ns);
+	}
+	d->starving = 0;
+}
+
+/*
  * Takes back ACQUIREs that wait for memory: kvd serves in order, and what a preempted sequence
  * gives up would go to them first. They come again when nobody starves. false: there were none.
  */
@@ -315,7 +329,9 @@ static void topup_ended(struct sched *d, const struct kv_event *ev, uint64_t now
 		d->topup_after_ns = now_ns + (ev->result == KV_FULL ? POLL_NS : RETRY_NS);
 		return;
 	}
-	if (d->topup_blocks == 1 && !withdraw(d))
+	if (ev->free_pages + ev->evictable_pages >= d->topup_blocks)
+		renew(d, now_ns);
+	else if (d->topup_blocks == 1 && !withdraw(d))
 		preempt(d, now_ns);
 	d->topup_small = true;
 }

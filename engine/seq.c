@@ -18,6 +18,9 @@
 
 /* A shorter tail is never found again: kvd copies only runs of at least so many tokens. */
 #define TAIL_TOKENS_MIN 8u
+/* Promised beyond the tokens there are; further ones come from the magazine. */
+#define DECODE_BLOCKS 1u
+#define DECODE_BLOCKS_COLD 16u
 
 struct seq *seq_new(const struct engine_submit_args *args, uint32_t context, uint64_t now_ns)
 {
@@ -121,7 +124,10 @@ uint32_t seq_promise(const struct seq *s, uint32_t page_tokens, uint32_t *out_de
 	/* The last token that is generated is never computed. */
 	uint32_t end = (uint32_t)bits_div_ceil(s->token_max - 1, page_tokens);
 
-	*out_decode_blocks = end > now ? 1 : 0;
+	/* What publishes nothing would find nothing again, could it not go on. */
+	uint32_t most = s->args.use_cache ? DECODE_BLOCKS : DECODE_BLOCKS_COLD;
+
+	*out_decode_blocks = end > now ? BITS_MIN(end - now, most) : 0;
 	return now + *out_decode_blocks;
 }
 

@@ -543,7 +543,9 @@ int kv_topup(struct kv *kv, uint32_t block_count, uint32_t deadline_ms)
 
 	for (uint32_t i = 0; fits && i < block_count; i++)
 		kv->magazine[kv->magazine_count++] = kv->free_page[--kv->free_count];
-	post(kv, (struct kv_event){.kind = KV_EV_TOPUP, .result = fits ? KV_OK : KV_FULL});
+	post(kv, (struct kv_event){.kind = KV_EV_TOPUP,
+				   .result = fits ? KV_OK : KV_FULL,
+				   .free_pages = someone_waits(kv) ? 0 : kv->free_count});
 	return KV_OK;
 }
 

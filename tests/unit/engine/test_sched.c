@@ -165,7 +165,7 @@ static void magazine_ceiling_is_no_dead_end(void **state)
 	struct world_options o = world_defaults;
 	struct world w;
 
-	o.magazine_max = 0; /* every TOPUP is refused: growth by preemption alone */
+	o.magazine_max = 0; /* every TOPUP is refused, while there is memory */
 	world_init(&w, &o);
 	for (uint32_t i = 0; i < 4; i++) {
 		client_init(&c[i], prompt + 50 * i, 20, 60);
@@ -176,6 +176,9 @@ static void magazine_ceiling_is_no_dead_end(void **state)
 		world_expected(&c[i], &want);
 		assert_same_answer(&c[i], &want);
 	}
+	/* Nobody was pushed out, and nothing was computed twice: a row for each new lease. */
+	assert_int_equal(w.stats.preemptions, 0);
+	assert_true(w.stats.step_tokens <= 4 * (20 + 60 + 4));
 	world_fini(&w);
 }
 
