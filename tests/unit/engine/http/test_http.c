@@ -3,6 +3,7 @@
 #include "tests/test.h"
 #include "tests/unit/engine/http/fake_tokenizer.h"
 #include "tests/unit/engine/http/server_fixture.h"
+#include <base/units.h>
 #include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -194,6 +195,37 @@ static void test_keep_alive(void **state)
 	server_fixture_fini(&f);
 }
 
+static uint64_t open_connections(struct server_fixture *f)
+{
+	static const char name[] = "kvengine_http_connections{model_name=\"tiny\"} ";
+	struct client_answer a = client_ask(f->port, "GET", "/metrics", "");
+	const char *at = strstr(a.body, name);
+
+	assert_non_null(at);
+	uint64_t n = strtoull(at + sizeof(name) - 1, NULL, 10);
+	client_answer_fini(&a);
+	return n;
+}
+
+/* It must not keep its thread: more than the sockets' buffers hold is waiting for it. */
+static void test_client_that_never_reads(void **state)
+{
+	const struct http_config config = {.model = "tiny", .idle_timeout_ns = UNITS_NS_PER_S};
+	const char *body = "{\"prompt\": \"a\", \"max_tokens\": 4000, \"ignore_eos\": true, "
+			   "\"n\": 16, \"stream\": true}";
+	struct server_fixture f;
+
+	server_fixture_init_config(&f, "hello", &config);
+	server_fixture_ready(&f);
+	int fd = client_connect(f.port);
+	client_request(fd, "POST", COMPLETIONS, body);
+	fake_engine_wait_submitted(&f.engine, 16);
+	while (open_connections(&f) > 1)
+		usleep(10000);
+	close(fd);
+	server_fixture_fini(&f);
+}
+
 /* The model's name may be known only once it is loaded. */
 static void test_name_of_the_service(void **state)
 {
@@ -229,5 +261,5 @@ TEST_MAIN(http, cmocka_unit_test(test_loading_then_ready),
 	  cmocka_unit_test(test_unknown_paths_and_methods), cmocka_unit_test(test_metrics),
 	  cmocka_unit_test(test_tokenize_and_back), cmocka_unit_test(test_large_bodies),
 	  cmocka_unit_test(test_large_chunked_body), cmocka_unit_test(test_clients_that_vanish),
-	  cmocka_unit_test(test_keep_alive), cmocka_unit_test(test_name_of_the_service),
-	  cmocka_unit_test(test_port_in_use))
+	  cmocka_unit_test(test_keep_alive), cmocka_unit_test(test_client_that_never_reads),
+	  cmocka_unit_test(test_name_of_the_service), cmocka_unit_test(test_port_in_use))
