@@ -21,11 +21,11 @@
 
 /* In GPT-2's spelling. Later ones build on earlier ones. */
 static const char *const merges[] = {
-	"Ġ t",	"h e",	 "Ġ a", "i n",	"r e", "o n",  "Ġt he", "e r",	 "Ġ s",	   "a t",  "Ġ w",
-	"Ġ o",	"e n",	 "Ġ c", "i t",	"i s", "a n",  "o r",	"e s",	 "Ġ b",	   "e d",  "Ġ f",
-	"in g", "Ġ p",	 "o u", "Ġa n", "a l", "a r",  "Ġt o",	"Ġ m",	 "Ġo f",   "Ġ in", "Ġ d",
-	"Ġ h",	"Ġan d", "i c", "a s",	"l e", "i on", "o m",	"l l",	 "en t",   "Ġ n",  "Ġ l",
-	"s t",	"Ġ re",	 "v e", "r o",	"l y", "u r",  "e ll",	"ell o", "h ello", "Ċ Ċ"};
+	"Ġ t",	"h e",	 "Ġ a", "i n",	"r e", "o n",  "Ġt he", "e r",	  "Ġ s",  "a t",  "Ġ w",
+	"Ġ o",	"e n",	 "Ġ c", "i t",	"i s", "a n",  "o r",	"e s",	  "Ġ b",  "e d",  "Ġ f",
+	"in g", "Ġ p",	 "o u", "Ġa n", "a l", "a r",  "Ġt o",	"Ġ m",	  "Ġo f", "Ġ in", "Ġ d",
+	"Ġ h",	"Ġan d", "i c", "a s",	"l e", "i on", "o m",	"l l",	  "en t", "Ġ n",  "Ġ l",
+	"s t",	"Ġ re",	 "v e", "r o",	"l y", "u r",  "he ll", "hell o", "Ċ Ċ"};
 
 static const char template[] =
 	"{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
