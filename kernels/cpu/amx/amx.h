@@ -12,5 +12,8 @@
 extern const struct isa amx_isa;
 
 void amx_gemm(const struct isa_gemm_part *part, void *scratch);
+void amx_attn(const struct attn_tile *tile, uint32_t split, struct attn_partial *out,
+	      void *scratch);
+size_t amx_attn_scratch_bytes(uint32_t head_dim);
 
 #endif
