@@ -193,7 +193,8 @@ void op_attention(struct kernels_ctx *ctx, const struct kernel_attention *a)
 	struct attention_job j = {.ctx = ctx, .a = a, .tiles = count_tiles(a)};
 	uint32_t threads = team_threads(ctx->team);
 
-	ASSERT_DEBUG(a->layout->page_tokens % ATTN_GROUP == 0);
+	ASSERT(a->layout->page_tokens % ATTN_GROUP == 0);
+	ASSERT(a->scale > 0);
 	if (j.tiles == 0)
 		return;
 	if (threads == 1 || j.tiles >= 4 * threads) {

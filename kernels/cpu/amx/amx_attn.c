@@ -15,9 +15,9 @@
  * kernel's.
  */
 #include "kernels/cpu/amx/amx.h"
+#include "kernels/cpu/amx/softmax16.h"
 #include "kernels/cpu/amx/tile.h"
 #include "kernels/cpu/avx512/avx512.h"
-#include "kernels/cpu/avx512/softmax.h"
 
 #define ROWS TILE_ROWS
 #define GROUPS (ATTN_KEYS / ATTN_GROUP)
@@ -25,15 +25,18 @@
 
 struct scratch {
 	__m512 sum[ATTN_ROWS];
-	float scores[ROWS][ATTN_KEYS];
+	float scores[2][ROWS][ATTN_KEYS]; /* of this block of rows, and of the next */
 	kernel_bf16 weights[ROWS][ATTN_KEYS];
+	float max[ATTN_ROWS];
+	float alpha[ROWS];
+	uint32_t first[ATTN_ROWS]; /* absolute positions [first, end) that a row sees */
+	uint32_t end[ATTN_ROWS];   /* 0 for rows beyond the tile's */
+	uint64_t mask[ROWS];	   /* the keys of the tile that each row sees */
 	const kernel_bf16 *k[GROUPS];
 	const kernel_bf16 *v[STEPS]; /* NULL: no row of the tile sees any of it */
-	uint32_t lo[ROWS];
-	uint32_t hi[ROWS];
-	kernel_bf16 *q;	     /* [ATTN_ROWS][head_dim], rows beyond the tile's zero */
-	kernel_bf16 *v_copy; /* [64 tokens / 2][head_dim][2] */
-	float *o_copy;	     /* [ROWS][head_dim] */
+	kernel_bf16 *q;		     /* [ATTN_ROWS][head_dim], rows beyond the tile's zero */
+	kernel_bf16 *v_copy;	     /* [64 tokens / 2][head_dim][2] */
+	float *o_copy;		     /* [ROWS][head_dim] */
 };
 
 static size_t header_bytes(void)
@@ -62,6 +65,13 @@ static void scratch_init(struct scratch *s, const struct attn_tile *t)
 	for (uint32_t r = 0; r < t->rows; r++)
 		memcpy(s->q + (size_t)r * hd, t->a->q + attn_row_offset(t, r), hd * sizeof(*s->q));
 	memset(s->q + (size_t)t->rows * hd, 0, (size_t)(padded - t->rows) * hd * sizeof(*s->q));
+	for (uint32_t r = 0; r < padded; r++) {
+		s->max[r] = -INFINITY;
+		s->sum[r] = _mm512_setzero_ps();
+		s->first[r] = s->end[r] = 0;
+		if (r < t->rows)
+			s->end[r] = attn_visible(t->a, attn_row_pos(t, r), &s->first[r]);
+	}
 }
 
 static void find_groups(struct scratch *s, const struct attn_tile *t, uint32_t base, uint32_t lo,
@@ -80,7 +90,8 @@ static void find_groups(struct scratch *s, const struct attn_tile *t, uint32_t b
 }
 
 /* scores = q . k for the 16 rows at q. */
-static void scores_of(struct scratch *s, const kernel_bf16 *q, uint32_t hd)
+static void scores_of(const struct scratch *s, const kernel_bf16 *q, uint32_t hd,
+		      float (*scores)[ATTN_KEYS])
 {
 	TILE_ZERO(0);
 	TILE_ZERO(1);
@@ -99,10 +110,10 @@ static void scores_of(struct scratch *s, const kernel_bf16 *q, uint32_t hd)
 		TILE_LOAD(5, s->k[3] + at, TILE_BYTES);
 		TILE_DOT(3, 4, 5);
 	}
-	TILE_STORE(0, &s->scores[0][0], sizeof(s->scores[0]));
-	TILE_STORE(1, &s->scores[0][16], sizeof(s->scores[0]));
-	TILE_STORE(2, &s->scores[0][32], sizeof(s->scores[0]));
-	TILE_STORE(3, &s->scores[0][48], sizeof(s->scores[0]));
+	TILE_STORE(0, &scores[0][0], sizeof(scores[0]));
+	TILE_STORE(1, &scores[0][16], sizeof(scores[0]));
+	TILE_STORE(2, &scores[0][32], sizeof(scores[0]));
+	TILE_STORE(3, &scores[0][48], sizeof(scores[0]));
 }
 
 /* o[16][stride] += weights . V, 32 dimensions from d. */
@@ -178,17 +189,16 @@ static bool values_finite(const struct scratch *s, uint32_t hd)
 	return bad == 0;
 }
 
-/* V with the tokens outside [lo, hi) of the key tile zero. */
-static void copy_values(struct scratch *s, uint32_t hd, uint32_t lo, uint32_t hi)
+/* V with the tokens outside the mask zero. */
+static void copy_values(struct scratch *s, uint32_t hd, uint64_t mask)
 {
 	for (uint32_t token = 0; token < ATTN_KEYS; token++) {
 		const kernel_bf16 *from = s->v[token / TILE_DEPTH];
 		size_t at = (size_t)(token % TILE_DEPTH / 2) * hd * 2 + token % 2;
 		kernel_bf16 *to = s->v_copy + (size_t)(token / 2) * hd * 2 + token % 2;
-		bool seen = token >= lo && token < hi;
 
 		for (uint32_t d = 0; d < hd; d++)
-			to[2 * d] = seen ? from[at + 2 * d] : 0;
+			to[2 * d] = mask >> token & 1 ? from[at + 2 * d] : 0;
 	}
 }
 
@@ -199,9 +209,9 @@ static void values_by_row(struct scratch *s, float *o, uint32_t stride, uint32_t
 
 	memcpy(v, s->v, sizeof(v));
 	for (uint32_t r = 0; r < ROWS; r++) {
-		if (s->lo[r] >= s->hi[r])
+		if (!s->mask[r])
 			continue;
-		copy_values(s, hd, s->lo[r], s->hi[r]);
+		copy_values(s, hd, s->mask[r]);
 		for (uint32_t i = 0; i < STEPS; i++)
 			s->v[i] = s->v_copy + (size_t)i * TILE_DEPTH * hd;
 		for (uint32_t c = 0; c < ROWS; c++)
@@ -219,62 +229,82 @@ static void scale_row(float *o, uint32_t stride, float alpha)
 				 _mm512_mul_ps(_mm512_loadu_ps(o + d), _mm512_set1_ps(alpha)));
 }
 
-/* One softmax step of each row; rows that see nothing here, or do not exist, weigh nothing. */
-static void weigh_rows(struct scratch *s, const struct attn_tile *t, uint32_t row, float *max,
-		       float *o, uint32_t stride)
+/* The keys of the tile at base that each of 16 rows sees. Returns whether all see all. */
+static bool find_masks(struct scratch *s, uint32_t row, uint32_t base)
 {
+	uint64_t all = ~0ull;
+
+	for (uint32_t r = 0; r < ROWS; r++) {
+		uint32_t first = s->first[row + r];
+		uint32_t end = s->end[row + r];
+		uint32_t lo = first <= base ? 0 : BITS_MIN(first - base, ATTN_KEYS);
+		uint32_t hi = end <= base ? 0 : BITS_MIN(end - base, ATTN_KEYS);
+
+		s->mask[r] = lo < hi ? softmax_mask(lo, hi) : 0;
+		all &= s->mask[r];
+	}
+	return all == ~0ull;
+}
+
+/* One softmax step of the 16 rows from `row`. Returns whether all see the whole tile. */
+static bool weigh_rows(struct scratch *s, const struct attn_tile *t, uint32_t row, uint32_t base,
+		       const float (*scores)[ATTN_KEYS], float *o)
+{
+	uint32_t stride = attn_stride(t->a->layout->head_dim);
 	float scale = t->a->scale * VEXP_LOG2E;
+	bool whole = find_masks(s, row, base);
+	bool change;
 
-	for (uint32_t r = 0; r < ROWS; r++) {
-		float alpha;
-
-		if (s->lo[r] >= s->hi[r]) {
-			memset(s->weights[r], 0, sizeof(s->weights[r]));
-			continue;
-		}
-		alpha = softmax_step(s->scores[r], softmax_mask(s->lo[r], s->hi[r]), scale, &max[r],
-				     &s->sum[row + r], s->weights[r]);
-		if (alpha != 1)
-			scale_row(o + (size_t)r * stride, stride, alpha);
-	}
+	if (whole)
+		change = softmax16_step(scores, NULL, scale, s->max + row, s->sum + row, s->weights,
+					s->alpha);
+	else
+		change = softmax16_step(scores, s->mask, scale, s->max + row, s->sum + row,
+					s->weights, s->alpha);
+	for (uint32_t r = 0; change && r < ROWS; r++)
+		if (s->alpha[r] != 1)
+			scale_row(o + (size_t)r * stride, stride, s->alpha[r]);
+	return whole;
 }
 
-/* What the 16 rows see of the key tile at base. Returns whether any sees any. */
-static bool find_ranges(struct scratch *s, const struct attn_tile *t, uint32_t row, uint32_t base)
+/* The first block of 16 rows from `row` on of which some row sees part of the tile at base. */
+static uint32_t next_block(const struct scratch *s, const struct attn_tile *t, uint32_t row,
+			   uint32_t base)
 {
-	bool any = false;
+	while (row < t->rows) {
+		uint32_t last = BITS_MIN(row + ROWS, t->rows) - 1;
 
-	for (uint32_t r = 0; r < ROWS; r++) {
-		s->lo[r] = s->hi[r] = 0;
-		if (row + r < t->rows)
-			attn_row_range(t, row + r, base, &s->lo[r], &s->hi[r]);
-		any |= s->lo[r] < s->hi[r];
+		if (s->end[last] > base && s->first[row] < base + ATTN_KEYS)
+			break;
+		row += ROWS;
 	}
-	return any;
+	return row;
 }
 
+/* The next block's scores are under way in the tile unit while this block's softmax runs. */
 static void key_tile(struct scratch *s, const struct attn_tile *t, struct attn_partial *out,
 		     uint32_t base)
 {
 	uint32_t hd = t->a->layout->head_dim;
 	uint32_t stride = attn_stride(hd);
-	uint32_t lo, hi, lo_last, hi_first;
+	uint32_t row = next_block(s, t, 0, base);
+	uint32_t next, turn = 0;
 	bool finite;
 
-	attn_row_range(t, 0, base, &lo, &hi_first);
-	attn_row_range(t, t->rows - 1, base, &lo_last, &hi);
-	if (lo >= hi)
+	if (row >= t->rows)
 		return;
-	find_groups(s, t, base, lo, hi);
-	finite = (lo_last == 0 && hi_first == ATTN_KEYS) || values_finite(s, hd);
-	for (uint32_t row = 0; row < t->rows; row += ROWS) {
+	find_groups(s, t, base, s->first[0] > base ? s->first[0] - base : 0,
+		    BITS_MIN(s->end[t->rows - 1] - base, ATTN_KEYS));
+	finite = (s->first[t->rows - 1] <= base && s->end[0] >= base + ATTN_KEYS) ||
+		 values_finite(s, hd);
+	scores_of(s, s->q + (size_t)row * hd, hd, s->scores[turn]);
+	for (; row < t->rows; row = next, turn ^= 1) {
 		float *o = out->o + (size_t)row * stride;
 
-		if (!find_ranges(s, t, row, base))
-			continue;
-		scores_of(s, s->q + (size_t)row * hd, hd);
-		weigh_rows(s, t, row, out->max + row, o, stride);
-		if (finite)
+		next = next_block(s, t, row + ROWS, base);
+		if (next < t->rows)
+			scores_of(s, s->q + (size_t)next * hd, hd, s->scores[turn ^ 1]);
+		if (weigh_rows(s, t, row, base, s->scores[turn], o) || finite)
 			values_of(s, o, stride, hd);
 		else
 			values_by_row(s, o, stride, hd);
@@ -288,8 +318,10 @@ static void finish(const struct scratch *s, const struct attn_tile *t, struct at
 	for (size_t i = 0; i < (size_t)t->rows * stride; i += 16)
 		_mm512_storeu_ps(out->o + i,
 				 _mm512_add_ps(_mm512_loadu_ps(out->o + i), _mm512_setzero_ps()));
-	for (uint32_t r = 0; r < t->rows; r++)
+	for (uint32_t r = 0; r < t->rows; r++) {
+		out->max[r] = s->max[r];
 		out->sum[r] = _mm512_reduce_add_ps(s->sum[r]);
+	}
 }
 
 void amx_attn(const struct attn_tile *t, uint32_t split, struct attn_partial *out, void *scratch)
@@ -306,10 +338,6 @@ void amx_attn(const struct attn_tile *t, uint32_t split, struct attn_partial *ou
 	}
 	scratch_init(s, t);
 	memset(out->o, 0, (size_t)padded * attn_stride(hd) * sizeof(float));
-	for (uint32_t r = 0; r < t->rows; r++) {
-		out->max[r] = -INFINITY;
-		s->sum[r] = _mm512_setzero_ps();
-	}
 	/* Sums and left operands have as many rows as there are, up to 16. */
 	tile_configure_rows(BITS_MIN(t->rows, ROWS), 0x1f);
 	for (uint32_t base = begin; base < end; base += ATTN_KEYS)

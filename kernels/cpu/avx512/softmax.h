@@ -16,36 +16,34 @@ static inline uint64_t softmax_mask(uint32_t lo, uint32_t hi)
 }
 
 /*
- * scores[64] are q.k; `scale` turns them into exponents of 2. Writes the weights of the keys in
+ * scores[64] are q.k; scale > 0 turns them into exponents of 2. Writes the weights of the keys in
  * `mask` (not empty), 0 for the others; brings *max and the 16 lanes of *sum up to date. Returns
  * what the row's output so far must be multiplied by.
  */
 static inline float softmax_step(const float *scores, uint64_t mask, float scale, float *max,
 				 __m512 *sum, kernel_bf16 *weights)
 {
-	const __m512 none = _mm512_set1_ps(-INFINITY);
+	const __m512 by = _mm512_set1_ps(scale);
 	__m512 s[4], shift;
-	float top, alpha = 1;
+	float top, alpha;
 
 	for (int v = 0; v < 4; v++)
-		s[v] = _mm512_mask_mul_ps(none, (__mmask16)(mask >> 16 * v),
-					  _mm512_loadu_ps(scores + 16 * v), _mm512_set1_ps(scale));
-	top = _mm512_reduce_max_ps(
-		_mm512_max_ps(_mm512_max_ps(s[0], s[1]), _mm512_max_ps(s[2], s[3])));
-	if (top > *max) {
-		alpha = _mm512_cvtss_f32(vexp2(_mm512_set1_ps(*max - top)));
-		*max = top;
-		*sum = _mm512_mul_ps(*sum, _mm512_set1_ps(alpha));
-	}
-	shift = _mm512_set1_ps(*max);
+		s[v] = _mm512_mask_loadu_ps(_mm512_set1_ps(-INFINITY), (__mmask16)(mask >> 16 * v),
+					    scores + 16 * v);
+	top = scale * _mm512_reduce_max_ps(
+			      _mm512_max_ps(_mm512_max_ps(s[0], s[1]), _mm512_max_ps(s[2], s[3])));
+	top = top > *max ? top : *max;
+	alpha = top == *max ? 1 : _mm512_cvtss_f32(vexp2(_mm512_set1_ps(*max - top)));
+	*max = top;
+	shift = _mm512_set1_ps(top);
 	for (int v = 0; v < 4; v++) {
-		s[v] = vexp2(_mm512_sub_ps(s[v], shift));
+		s[v] = vexp2(_mm512_fmsub_ps(s[v], by, shift));
 		s[v] = _mm512_maskz_mov_ps((__mmask16)(mask >> 16 * v), s[v]);
 		_mm256_storeu_si256((__m256i *)(weights + 16 * v),
 				    (__m256i)_mm512_cvtneps_pbh(s[v]));
 	}
-	*sum = _mm512_add_ps(*sum,
-			     _mm512_add_ps(_mm512_add_ps(s[0], s[1]), _mm512_add_ps(s[2], s[3])));
+	*sum = _mm512_fmadd_ps(*sum, _mm512_set1_ps(alpha),
+			       _mm512_add_ps(_mm512_add_ps(s[0], s[1]), _mm512_add_ps(s[2], s[3])));
 	return alpha;
 }
 
