@@ -25,7 +25,7 @@
 #include <string.h>
 
 #define ACQUIRE_WAIT_MS 30000u
-#define TOPUP_WAIT_MS 500u
+#define EXTEND_WAIT_MS 500u
 #define PATIENCE_NS (2 * UNITS_NS_PER_S)
 #define EVENTS_MAX 32u
 
@@ -136,7 +136,7 @@ static void init_sched(struct engine *e)
 					    .sequences_max = c->sequences_max,
 					    .kvd_wait_ns = c->kvd_wait_ns,
 					    .acquire_wait_ms = ACQUIRE_WAIT_MS,
-					    .topup_wait_ms = TOPUP_WAIT_MS,
+					    .extend_wait_ms = EXTEND_WAIT_MS,
 					    .patience_ns = PATIENCE_NS};
 
 	e->stats.context = c->context;

@@ -30,12 +30,17 @@
 /* Open pages are asked for when so few tokens of room are left. */
 #define AHEAD_TOKENS 8u
 #define BARREN_MAX 8u
+#define TOPUP_BLOCKS_MAX 1024u
 
 void sched_init(struct sched *d, const struct sched_config *config, struct kv *kv,
 		struct forward *forward, const struct kernel_ops *ops, struct engine_stats *stats)
 {
-	*d = (struct sched){
-		.config = *config, .kv = kv, .forward = forward, .ops = ops, .stats = stats};
+	*d = (struct sched){.config = *config,
+			    .kv = kv,
+			    .forward = forward,
+			    .ops = ops,
+			    .stats = stats,
+			    .topup_max = TOPUP_BLOCKS_MAX};
 	list_init(&d->queue);
 	list_init(&d->active);
 	list_init(&d->ended);
@@ -237,7 +242,7 @@ static void extend(struct sched *d, struct seq *s, enum kv_extend_kind kind)
 {
 	if (s->barren > BARREN_MAX)
 		return;
-	if (kv_extend(d->kv, s->lease, kind, d->config.topup_wait_ms) != KV_OK)
+	if (kv_extend(d->kv, s->lease, kind, d->config.extend_wait_ms) != KV_OK)
 		return;
 	s->extending = true;
 	s->fetching = kind == KV_EXTEND_PAGES;
@@ -260,7 +265,7 @@ static void daemon_back(struct sched *d, uint64_t now_ns)
 	}
 	d->lost_ns = 0;
 	d->topping = false;
-	d->topup_small = false;
+	d->topup_max = TOPUP_BLOCKS_MAX;
 	d->starving = 0;
 	d->admit_after_ns = 0;
 	d->topup_after_ns = 0;
@@ -277,32 +282,9 @@ static struct seq *youngest(struct sched *d)
 	return NULL;
 }
 
-static void preempt(struct sched *d, uint64_t now_ns)
-{
-	struct seq *s = youngest(d);
-
-	if (!s || !give_way(d, s, now_ns))
-		return;
-	log_info("sched", "request %llu gives its pages to older ones", (unsigned long long)s->id);
-	d->stats->preemptions++;
-}
-
 /*
- * There is memory, but our magazine is at its ceiling: those that starve take new leases, with a
- * block promised. All they had is found again, so that this costs them a tail's copy and a row.
- */
-static void renew(struct sched *d, uint64_t now_ns)
-{
-	LIST_FOR_EACH_SAFE (l, next, &d->active) {
-		if (seq_of(l)->starving)
-			(void)give_way(d, seq_of(l), now_ns);
-	}
-	d->starving = 0;
-}
-
-/*
- * Takes back ACQUIREs that wait for memory: kvd serves in order, and what a preempted sequence
- * gives up would go to them first. They come again when nobody starves. false: there were none.
+ * Takes back ACQUIREs that wait for memory: they would get what a preempted sequence gives up. They
+ * come again when nobody starves. false: there were none.
  */
 static bool withdraw(struct sched *d)
 {
@@ -317,25 +299,48 @@ static bool withdraw(struct sched *d)
 	return any;
 }
 
+/*
+ * The youngest give way. Where memory lacks, the others get theirs. Where only the magazine was at
+ * its ceiling, those that gave way find all they had with their next lease, for a tail's copy and
+ * a row. Half as many as starve, so that a crowd that reaches its blocks' ends at once needs few
+ * turns.
+ */
+static void preempt(struct sched *d, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < (d->starving + 1) / 2; i++) {
+		struct seq *s = youngest(d);
+
+		if (!s || !give_way(d, s, now_ns))
+			return;
+		log_debug("sched", "request %llu gives its pages to older ones",
+			  (unsigned long long)s->id);
+		d->stats->preemptions++;
+	}
+}
+
+static void topup_refused(struct sched *d, uint64_t now_ns)
+{
+	if (d->topup_blocks > 1)
+		d->topup_max = d->topup_blocks / 2;
+	else if (d->starving == 0)
+		d->topup_after_ns = now_ns + POLL_NS;
+	else if (!withdraw(d))
+		preempt(d, now_ns);
+}
+
 static void topup_ended(struct sched *d, const struct kv_event *ev, uint64_t now_ns)
 {
 	CRASH_POINT("after_topup");
 	d->topping = false;
-	if (ev->result == KV_OK) {
-		d->topup_small = false;
-		return;
-	}
-	if (ev->result != KV_FULL || d->starving == 0) {
-		d->topup_after_ns = now_ns + (ev->result == KV_FULL ? POLL_NS : RETRY_NS);
-		return;
-	}
-	if (ev->free_pages + ev->evictable_pages >= d->topup_blocks)
-		renew(d, now_ns);
-	else if (d->topup_blocks == 1 && !withdraw(d))
-		preempt(d, now_ns);
-	d->topup_small = true;
+	if (ev->result == KV_OK)
+		d->topup_max = BITS_MIN(2 * d->topup_max, TOPUP_BLOCKS_MAX);
+	else if (ev->result == KV_FULL || ev->result == -E2BIG)
+		topup_refused(d, now_ns);
+	else
+		d->topup_after_ns = now_ns + RETRY_NS;
 }
 
+/* Asks without waiting: whether to wait or to preempt is decided here. */
 static void topup(struct sched *d, uint32_t wanted, uint64_t now_ns)
 {
 	uint32_t have = kv_magazine(d->kv);
@@ -343,8 +348,8 @@ static void topup(struct sched *d, uint32_t wanted, uint64_t now_ns)
 	if (d->topping || d->lost_ns || wanted <= have || now_ns < d->topup_after_ns)
 		return;
 	CRASH_POINT("before_topup");
-	d->topup_blocks = d->topup_small ? 1 : wanted - have;
-	if (kv_topup(d->kv, d->topup_blocks, d->config.topup_wait_ms) == KV_OK)
+	d->topup_blocks = BITS_MIN(wanted - have, d->topup_max);
+	if (kv_topup(d->kv, d->topup_blocks, 0) == KV_OK)
 		d->topping = true;
 }
 
@@ -461,7 +466,7 @@ static void tend_all(struct sched *d, uint64_t now_ns)
 	LIST_FOR_EACH (l, &d->active)
 		d->starving += seq_of(l)->starving;
 	d->stats->leased_blocks = blocks;
-	topup(d, d->topup_small ? BITS_MIN(wanted, d->starving) : wanted, now_ns);
+	topup(d, wanted, now_ns);
 }
 
 /* --- admission -------------------------------------------------------------------------------- */

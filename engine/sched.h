@@ -16,7 +16,7 @@ struct sched_config {
 	uint32_t sequences_max;
 	uint64_t kvd_wait_ns;	  /* how long work waits for a dead daemon */
 	uint32_t acquire_wait_ms; /* how long an ACQUIRE may wait for memory */
-	uint32_t topup_wait_ms;	  /* how long a TOPUP may: then somebody is preempted */
+	uint32_t extend_wait_ms;  /* how long an EXTEND that needs memory may */
 	uint64_t patience_ns;	  /* how long a follower sees no progress before it takes over */
 };
 
@@ -36,7 +36,7 @@ struct sched {
 	uint32_t starving;	 /* sequences whose next row has no page */
 	bool topping;		 /* a TOPUP is on the way, */
 	uint32_t topup_blocks;	 /* of so many blocks */
-	bool topup_small;	 /* the last one was refused: ask for one block */
+	uint32_t topup_max;	 /* what a refusal has taught */
 	uint64_t topup_after_ns; /* not before */
 	uint64_t admit_after_ns;
 	uint64_t lost_ns; /* since when kvd is gone; 0: it is there */

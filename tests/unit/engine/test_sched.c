@@ -176,9 +176,8 @@ static void magazine_ceiling_is_no_dead_end(void **state)
 		world_expected(&c[i], &want);
 		assert_same_answer(&c[i], &want);
 	}
-	/* Nobody was pushed out, and nothing was computed twice: a row for each new lease. */
-	assert_int_equal(w.stats.preemptions, 0);
-	assert_true(w.stats.step_tokens <= 4 * (20 + 60 + 4));
+	/* Nothing was computed twice: a new lease a block, and a row or a short tail for each. */
+	assert_true(w.stats.step_tokens <= 4 * (20 + 60 + 4 * 8));
 	world_fini(&w);
 }
 

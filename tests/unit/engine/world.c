@@ -21,7 +21,7 @@ static void init_loop(struct world *w, const struct world_options *o)
 					    .sequences_max = o->sequences_max,
 					    .kvd_wait_ns = UNITS_NS_PER_S,
 					    .acquire_wait_ms = 10,
-					    .topup_wait_ms = 10,
+					    .extend_wait_ms = 10,
 					    .patience_ns = 50 * UNITS_NS_PER_MS};
 	const struct step_limits limits = {.batch_tokens = o->batch_tokens,
 					   .chunk_tokens = o->chunk_tokens,
