@@ -5,9 +5,9 @@
  * number of its own, no allocation after core_new(). The same inputs give the same outputs, which
  * is what makes a simulator possible (tests/sim).
  *
- *   inputs   a session opens, sends a request, dies, is proven dead; an order completes; time passes
- *   outputs  through struct core_ops, during the call: replies, lease table rows, orders to the
- *            shell (make a slab, destroy it), notes for the log
+ *   inputs   a session opens, sends a request, dies, is proven dead; an order completes; time
+ * passes outputs  through struct core_ops, during the call: replies, lease table rows, orders to
+ * the shell (make a slab, destroy it), notes for the log
  *
  * A call touches at most CORE_STEP_MAX pages or nodes; what is bigger continues in core_time(),
  * which the shell calls at once while core_busy().
@@ -27,22 +27,22 @@ struct core;
 
 struct core_config {
 	uint64_t pool_bytes;
-	uint32_t pages_max;	     /* page records */
-	uint32_t nodes_max;	     /* index entries */
-	uint64_t index_tokens_max;   /* token ids kept in the index */
+	uint32_t pages_max;	   /* page records */
+	uint32_t nodes_max;	   /* index entries */
+	uint64_t index_tokens_max; /* token ids kept in the index */
 	uint32_t sessions_max;
-	uint32_t leases_max;	     /* of all sessions */
+	uint32_t leases_max; /* of all sessions */
 	uint32_t formats_max;
 	uint32_t geometries_max;
 	uint32_t spaces_max;
 	uint32_t request_tokens_max;
-	uint64_t slab_bytes_min;     /* 0: max(64 MiB, pool / 256), less if the pool is less */
-	uint64_t slab_align_bytes;   /* 0: 2 MiB; tests use less */
-	uint64_t page_align_bytes;   /* 0: 4 KiB; tests use less */
+	uint64_t slab_bytes_min;	 /* 0: max(64 MiB, pool / 256), less if the pool is less */
+	uint64_t slab_align_bytes;	 /* 0: 2 MiB; tests use less */
+	uint64_t page_align_bytes;	 /* 0: 4 KiB; tests use less */
 	uint32_t session_share_permille; /* of the pool: open + pinned of one session; 0: 500 */
-	uint32_t magazine_permille;  /* of the pool: open untagged pages of one group; 0: 20 */
-	uint64_t retire_grace_ns;    /* how long SLAB_GONE is waited for; 0: 5 s */
-	const char *policy;	     /* "lru"; NULL: "lru" */
+	uint32_t magazine_permille;	 /* of the pool: open untagged pages of one group; 0: 20 */
+	uint64_t retire_grace_ns;	 /* how long SLAB_GONE is waited for; 0: 5 s */
+	const char *policy;		 /* "lru"; NULL: "lru" */
 };
 
 /* What the shell must do; each ends with core_complete(). */
@@ -58,7 +58,7 @@ struct core_order {
 	uint32_t device;
 	uint32_t first_page;
 	uint32_t page_count;
-	uint32_t forced;	/* DESTROY: importers did not answer in time */
+	uint32_t forced; /* DESTROY: importers did not answer in time */
 	uint64_t stride_bytes;
 	uint64_t slab_bytes;
 };
@@ -100,7 +100,7 @@ struct core_space_args {
 	uint32_t secret_bytes;
 	uint8_t key_seed[16];	/* keys the hash; random, made by the shell */
 	uint64_t floor_bytes;	/* UINT64_MAX: pool / spaces / 2 */
-	uint64_t ceiling_bytes;	/* 0: the pool */
+	uint64_t ceiling_bytes; /* 0: the pool */
 };
 /* The number of the space, or -EEXIST, -ENOSPC, -EINVAL. */
 int core_space_add(struct core *core, const struct core_space_args *args);
@@ -114,12 +114,12 @@ struct core_session_args {
 	uint32_t space;
 	uint32_t pid;
 	uint32_t uid;
-	uint32_t leases_max;	/* rows of its table, row 0 included */
-	uint32_t waiting_max;	/* requests that may wait at once; the next is BUSY */
-	uint64_t process;	/* names the process for all time (pidfd inode, or pid and start time) */
-	uint64_t group;		/* session group to join, 0: new */
+	uint32_t leases_max;  /* rows of its table, row 0 included */
+	uint32_t waiting_max; /* requests that may wait at once; the next is BUSY */
+	uint64_t process; /* names the process for all time (pidfd inode, or pid and start time) */
+	uint64_t group;	  /* session group to join, 0: new */
 	bool admin;
-	bool quiesced;		/* HELLO from the same process: its quarantined pages are free */
+	bool quiesced; /* HELLO from the same process: its quarantined pages are free */
 	const char *name;
 };
 /* The number of the session, or -EUSERS, -ENOENT (group). */
@@ -166,7 +166,8 @@ bool core_busy(const struct core *core);
 /* When core_time() must be called next for a deadline; UINT64_MAX: no need. */
 uint64_t core_deadline_ns(const struct core *core);
 
-/* --- looking ----------------------------------------------------------------------------------- */
+/* --- looking -----------------------------------------------------------------------------------
+ */
 
 /*
  * Walks every invariant over everything: page conservation, reference counts, quotas, promises,

@@ -53,8 +53,8 @@ struct page {
 	uint32_t next;
 	uint8_t state; /* enum kvd_page_state */
 	uint8_t part;
-	uint8_t list; /* enum page_list_id */
-	uint8_t reserved;
+	uint8_t list;  /* enum page_list_id */
+	uint8_t shown; /* the client was told the handle; in check passes: named */
 };
 
 enum node_state { NODE_FREE, NODE_ROOT, NODE_BUILDING, NODE_SEALED };
@@ -111,6 +111,7 @@ struct slab {
 /* Slabs of one (space, geometry). Owned by pool.c; promised by admit.c. */
 struct shelf {
 	uint32_t slabs;
+	uint32_t current;   /* the slab that pages are taken from now */
 	uint32_t free;	    /* pages of live slabs */
 	uint32_t evictable; /* sealed pages of live slabs that no path runs through */
 	uint32_t promised;  /* to leases that did not take them yet */
@@ -148,6 +149,7 @@ struct space {
 	uint64_t slab_bytes; /* made or being made for it */
 	uint64_t used_bytes; /* pages that are not free, each once */
 	uint64_t used_pages;
+	uint64_t promised_bytes;
 	uint64_t anchored_bytes;
 	uint64_t nodes;
 	uint64_t prompt_tokens;
@@ -155,7 +157,9 @@ struct space {
 	uint64_t evicted_pages;
 	uint64_t refused_requests;
 	uint32_t sessions;
-	uint32_t waiting;
+	uint32_t waiting;	 /* requests that wait for memory */
+	uint32_t waiting_to_run; /* of them, of sequences that run already */
+	bool blocked;		 /* wait.c: one of this round could not be admitted */
 };
 
 /* The ranks that write one set of leases. */
@@ -163,15 +167,16 @@ struct group {
 	uint64_t id; /* 0: free */
 	uint32_t space;
 	uint32_t sessions;
-	bool ended; /* a rank died */
+	bool ended;	 /* a rank died */
+	uint32_t broken; /* ended: that rank's process, which may still write */
 	struct page_list magazine;
 	uint64_t magazine_bytes;
 };
 
-/* Outlives its sessions while pages of it are in quarantine. */
+/* Outlives its sessions while pages of it are, or may come, into quarantine. */
 struct process {
-	uint64_t id; /* 0: free */
-	uint32_t sessions;
+	uint64_t id;	/* 0: free */
+	uint32_t users; /* sessions, leases that end, groups that it broke */
 	bool dead;
 	bool quiesced; /* its quarantined pages are being freed */
 	struct page_list quarantine;
@@ -202,7 +207,9 @@ struct session {
 	uint32_t lease_count;
 	uint64_t held_bytes; /* open pages and the pinned nodes that it is charged for */
 	uint32_t open_pages;
+	uint32_t private_pages;
 	uint32_t pinned_pages;
+	uint32_t ending; /* leases of it that a cursor still releases */
 	struct kvd_session_row row;
 	uint64_t since_ns;
 	uint64_t last_request_ns;
@@ -240,7 +247,7 @@ struct lease {
 	uint32_t token_count; /* known to kvd */
 	uint32_t open_tokens; /* arena.c: those behind the path, less than a block or just one */
 	uint32_t open_count;
-	uint32_t open_extras;
+	uint32_t open_extras; /* arena.c */
 	uint32_t open_extra_count;
 	uint32_t promised_blocks;
 	struct page_list own;
@@ -259,8 +266,8 @@ struct lease {
 	uint32_t row_state; /* enum kvd_lease_state */
 	bool no_hit;
 	bool private_only; /* what comes is not published: a block before it is private */
-	bool at_once;	   /* dying: open pages are free at once */
-	uint32_t process;  /* dying: whose quarantine takes the open pages */
+	bool broken;	   /* its open pages may still be written, by `process` */
+	uint32_t process;
 	uint8_t ticket[16];
 	uint64_t ticket_ns; /* when it expires */
 };
@@ -272,9 +279,9 @@ struct waiter {
 	uint32_t session;
 	uint32_t next;
 	uint32_t prev;
-	bool for_slab; /* a slab is being made for it: the deadline does not count */
+	bool for_slab;	/* a slab is being made for it: the deadline does not count */
+	bool own_limit; /* it waits for its own session or group, and is in nobody's way */
 	uint64_t deadline_ns;
-	uint64_t order;
 };
 
 /* The request that is being answered, and what it needs; lives for one call. */
@@ -283,7 +290,10 @@ struct call {
 	const uint8_t *random;
 	uint32_t session;
 	bool again; /* an attempt of a waiting request */
+	bool for_slab;
+	bool own_limit;
 	struct kvd_rep rep;
+	const void *payload; /* of the reply, rep.out_bytes of it */
 	struct kvd_rep_full full;
 };
 
@@ -303,7 +313,6 @@ struct core {
 	uint32_t budget; /* pages and nodes that this call may still touch */
 	uint64_t lease_seq;
 	uint64_t group_seq;
-	uint64_t waiter_seq;
 	uint64_t counters[KVD_C_COUNT];
 	uint64_t state_hits[CORE_STATE_ROWS_MAX];
 	uint64_t pages_by_state[KVD_PAGE_STATES];
@@ -316,6 +325,7 @@ struct core {
 	struct shelf *shelves;	  /* spaces_max x geometries_max */
 	struct geometry *geometries;
 	uint32_t geometry_count;
+	uint32_t closed_count; /* slabs that take no new paths */
 	struct format *formats;
 	uint32_t format_count;
 	struct space *spaces;
@@ -327,7 +337,8 @@ struct core {
 	struct lease *leases;
 	uint32_t lease_free;
 	uint32_t lease_count;
-	uint32_t dying_head; /* leases that a cursor releases, oldest first */
+	uint32_t ticket_count; /* leases between HANDOFF and CLAIM */
+	uint32_t dying_head;   /* leases that a cursor releases, oldest first */
 	uint32_t dying_tail;
 	struct waiter *waiters;
 	uint32_t waiter_free;
@@ -338,6 +349,7 @@ struct core {
 	uint32_t node_slots;
 	uint32_t node_free;
 	uint32_t node_count;
+	uint64_t slab_bytes_min;
 	struct index_slot *index;
 	uint32_t index_mask;
 	uint64_t *ghosts; /* hashes of what left the index, for WHY */
@@ -350,12 +362,11 @@ struct core {
 	uint64_t arena_tokens;
 	const struct evict_policy *policy;
 
-	uint32_t *tokens; /* of the request at hand */
-	struct kvd_extra *extras;
-	uint64_t (*hashes)[2];
-	uint32_t *path;
-	struct kvd_handle *handles; /* of the reply at hand */
+	uint8_t *in; /* payload of the request at hand */
+	uint64_t in_max;
+	struct kvd_handle *handles; /* payload of the reply at hand */
 	uint32_t handles_max;
+	uint32_t *check_counts; /* check.c: one a node */
 };
 
 static inline struct shelf *machine_shelf(const struct core *core, uint32_t space,

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ACQUIRE: match, follow, admit, build. Until admission has succeeded the lease is new: it has
+ * pins, no row and no nodes, and is freed without a trace if there is no memory.
+ *
+ * The request is one step whatever its size: it touches each of its blocks once. The core's
+ * thread only.
+ */
+#include "kvd/core/acquire.h"
+
+#include "kvd/core/admit.h"
+#include "kvd/core/arena.h"
+#include "kvd/core/block.h"
+#include "kvd/core/call.h"
+#include "kvd/core/copy.h"
+#include "kvd/core/follow.h"
+#include "kvd/core/grant.h"
+#include "kvd/core/lease.h"
+#include "kvd/core/match.h"
+#include "kvd/core/node.h"
+#include "kvd/core/tail.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Pins the cached prefix, then the nodes that others are building. */
+static void match_and_follow(struct core *core, struct lease *l, const struct index_prompt *prompt)
+{
+	uint32_t blocks = prompt->token_count / prompt->page_tokens;
+	struct index_key key;
+
+	l->last = match_sealed(core, l->format, prompt);
+	for (uint32_t n = l->last; n != l->format; n = core->nodes[n].parent) {
+		node_pin(core, n, l->session);
+		core->nodes[n].hits++;
+	}
+	l->ready = core->nodes[l->last].depth;
+	while (core->nodes[l->last].depth < blocks) {
+		match_next(core, l->last, prompt, &key);
+		uint32_t node = index_find(core, l->last, &key);
+		if (node == CORE_NONE)
+			return;
+		node_pin(core, node, l->session);
+		l->last = node;
+	}
+}
+
+/* Building nodes for the rest of the full blocks, as far as the index has room. */
+static void build(struct core *core, uint32_t lease, const struct index_prompt *prompt)
+{
+	struct lease *l = &core->leases[lease];
+	uint32_t blocks = prompt->token_count / prompt->page_tokens;
+	struct index_key key;
+
+	while (core->nodes[l->last].depth < blocks && !l->private_only) {
+		match_next(core, l->last, prompt, &key);
+		uint32_t node = node_new(core, l->last, &key, 0);
+		if (node == CORE_NONE) {
+			l->private_only = true;
+			return;
+		}
+		node_pin(core, node, l->session);
+		core->nodes[node].builder = lease;
+		l->last = node;
+	}
+}
+
+/* What stands behind the last full block is kept: it begins a block that may be published. */
+static void keep_rest(struct core *core, struct lease *l, const struct index_prompt *prompt)
+{
+	uint32_t block = prompt->token_count / prompt->page_tokens;
+	uint32_t rest = prompt->token_count % prompt->page_tokens;
+	struct index_key key;
+
+	if (rest == 0 || l->private_only)
+		return;
+	index_block(prompt, block, &key);
+	l->open_tokens = arena_alloc(core, prompt->page_tokens);
+	if (key.extra_count > 0)
+		l->open_extras = arena_alloc(core, key.extra_count * INDEX_EXTRA_WORDS);
+	if (l->open_tokens == CORE_NONE || (key.extra_count > 0 && l->open_extras == CORE_NONE)) {
+		l->private_only = true;
+		return;
+	}
+	memcpy(arena_words(core, l->open_tokens), key.tokens, rest * sizeof(uint32_t));
+	l->open_count = rest;
+	l->open_extra_count = key.extra_count;
+	if (key.extra_count > 0)
+		memcpy(arena_words(core, l->open_extras), key.extras,
+		       key.extra_count * INDEX_EXTRA_WORDS * sizeof(uint32_t));
+}
+
+static void count_tokens(struct core *core, const struct call *call, const struct lease *l,
+			 uint32_t tail_tokens)
+{
+	struct session *s = &core->sessions[call->session];
+	struct space *space = &core->spaces[s->space];
+	uint32_t page_tokens = core->formats[l->format].page_tokens;
+	uint64_t cached = (uint64_t)l->ready * page_tokens;
+
+	s->prompt_tokens += l->token_count;
+	s->cached_tokens += cached;
+	space->prompt_tokens += l->token_count;
+	space->cached_tokens += cached;
+	core->counters[KVD_C_ACQUIRES]++;
+	core->counters[KVD_C_PROMPT_TOKENS] += l->token_count;
+	core->counters[KVD_C_CACHED_TOKENS] += cached;
+	core->counters[KVD_C_FOLLOWED_TOKENS] += (uint64_t)(l->build_from - l->ready) * page_tokens;
+	core->counters[KVD_C_TAIL_TOKENS] += tail_tokens;
+}
+
+/* Admitted: takes the pages, makes the nodes, answers. */
+static int admitted(struct core *core, struct call *call, uint32_t lease,
+		    const struct index_prompt *prompt, uint32_t tail_tokens)
+{
+	struct lease *l = &core->leases[lease];
+	struct kvd_handle tail[KVD_PARTS_MAX];
+
+	admit_promise(core, lease, l->blocks - l->build_from);
+	for (uint32_t b = l->build_from; b < l->blocks; b++)
+		block_take(core, lease, b);
+	build(core, lease, prompt);
+	keep_rest(core, l, prompt);
+	int rc = lease_enter(core, lease, call->session);
+	ASSERT(rc == 0);
+	follow_advance(core, lease);
+	admit_spare(core, l->format);
+	count_tokens(core, call, l, tail_tokens);
+	if (tail_tokens > 0)
+		copy_handles(core, &core->nodes[l->tail], core->formats[l->format].part_count,
+			     tail);
+	grant_fill(core, call, lease, 0, l->blocks, tail_tokens > 0 ? tail : NULL, tail_tokens);
+	return 0;
+}
+
+int acquire_run(struct core *core, struct call *call)
+{
+	const struct kvd_req *req = call->req;
+	struct index_prompt prompt;
+	uint32_t tail_tokens = 0;
+	int rc = call_prompt(core, call, req->m, &prompt);
+
+	if (rc < 0)
+		return rc;
+	if (core->draining || core->groups[core->sessions[call->session].group].ended)
+		return KVD_DRAINING;
+	uint64_t blocks = bits_div_ceil(req->n, prompt.page_tokens) + (uint64_t)req->arg32;
+	if (admit_possible(core, req->format, blocks) < 0)
+		return -E2BIG;
+	if (!lease_room(core, call->session))
+		return -ENOSPC;
+	uint32_t lease = lease_new(core, call->session, req->format);
+	struct lease *l = &core->leases[lease];
+	l->no_hit = l->private_only = req->flags & KVD_ACQUIRE_NO_HIT;
+	l->token_count = req->n;
+	l->blocks = (uint32_t)blocks;
+	if (!l->no_hit)
+		match_and_follow(core, l, &prompt);
+	l->build_from = core->nodes[l->last].depth;
+	if (!l->no_hit && l->build_from == l->ready)
+		tail_tokens = tail_pin(core, lease, &prompt, l->build_from);
+	rc = admit_check(core, call, req->format, blocks - l->build_from);
+	if (rc == 0)
+		return admitted(core, call, lease, &prompt, tail_tokens);
+	follow_give_up(core, lease, l->ready);
+	lease_free(core, lease);
+	return rc;
+}
+
+int acquire_prefetch(struct core *core, struct call *call)
+{
+	struct index_prompt prompt;
+	int rc = call_prompt(core, call, call->req->m, &prompt);
+
+	if (rc < 0)
+		return rc;
+	uint32_t node = match_sealed(core, call->req->format, &prompt);
+	call->rep.at.cached_tokens = core->nodes[node].depth * prompt.page_tokens;
+	return 0;
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The check of users: leases and their pages, rows, forks, what sessions are charged, magazines,
+ * quarantine, namespaces, and the queue. The core's thread only.
+ */
+#include "kvd/core/check_users.h"
+
+#include "kvd/core/lease.h"
+#include "kvd/core/node.h"
+#include "kvd/core/space.h"
+
+static void check_list(struct check *c, const struct page_list *list, enum page_list_id id,
+		       uint32_t lease)
+{
+	const struct core *core = c->core;
+	uint32_t count = 0;
+	uint64_t last = 0;
+
+	for (uint32_t p = list->head; p != CORE_NONE && count <= core->cfg.pages_max;
+	     p = core->pages[p].next, count++) {
+		const struct page *page = &core->pages[p];
+		uint64_t place = ((uint64_t)page->block << 8 | page->part) + 1;
+		CHECK(c, page->list == id && page->lease == lease,
+		      "page %u in list %u of lease %u, should be in %u of %u", p, id, lease,
+		      page->list, page->lease);
+		CHECK(c, place > last, "page %u of lease %u: block %u out of order", p, lease,
+		      page->block);
+		last = place;
+	}
+	CHECK(c, count == list->count, "lease %u: list %u of %u pages, counted %u", lease, id,
+	      list->count, count);
+}
+
+static void check_path(struct check *c, uint32_t i)
+{
+	const struct core *core = c->core;
+	const struct lease *l = &core->leases[i];
+	uint32_t depth = core->nodes[l->last].depth;
+	uint32_t unsealed = CORE_NONE;
+
+	CHECK(c, core->nodes[l->last].state != NODE_FREE, "lease %u ends at a free node", i);
+	for (uint32_t n = l->last; core->nodes[n].state == NODE_BUILDING; n = core->nodes[n].parent)
+		unsealed = n;
+	if (l->life == LEASE_DYING)
+		return;
+	uint32_t ready = unsealed == CORE_NONE ? depth : core->nodes[unsealed].depth - 1;
+	CHECK(c, l->ready == ready, "lease %u: ready %u, counted %u", i, l->ready, ready);
+	bool waits = unsealed != CORE_NONE && core->nodes[unsealed].builder != i;
+	CHECK(c, l->waits_at == (waits ? unsealed : CORE_NONE), "lease %u waits at %u, not %u", i,
+	      l->waits_at, waits ? unsealed : CORE_NONE);
+	CHECK(c, l->life == LEASE_LIVE || l->life == LEASE_TICKET || unsealed == CORE_NONE,
+	      "lease %u has ended and has nodes to build", i);
+	CHECK(c, l->open_count <= core->formats[l->format].page_tokens, "lease %u: %u open tokens",
+	      i, l->open_count);
+}
+
+static void check_forks(struct check *c, uint32_t i)
+{
+	const struct core *core = c->core;
+	uint32_t forks = 0;
+
+	for (uint32_t k = 0; k < core->cfg.leases_max; k++)
+		forks += core->leases[k].life != LEASE_FREE && core->leases[k].parent == i;
+	CHECK(c, forks == core->leases[i].forks, "lease %u: %u forks, counted %u", i,
+	      core->leases[i].forks, forks);
+	CHECK(c, core->leases[i].life != LEASE_PARENT || forks > 0,
+	      "lease %u is the parent of nobody", i);
+}
+
+static void check_row(struct check *c, uint32_t i)
+{
+	const struct core *core = c->core;
+	const struct lease *l = &core->leases[i];
+	uint32_t found;
+
+	CHECK(c, l->session < core->cfg.sessions_max && core->sessions[l->session].open,
+	      "lease %u is in no session", i);
+	CHECK(c, lease_find(core, l->session, lease_id(core, i), &found) == 0 && found == i,
+	      "lease %u is not in its row", i);
+}
+
+void check_users_leases(struct check *c)
+{
+	const struct core *core = c->core;
+	uint32_t count = 0;
+	uint32_t tickets = 0;
+
+	for (uint32_t i = 0; i < core->cfg.leases_max && !c->failed; i++) {
+		const struct lease *l = &core->leases[i];
+		if (l->life == LEASE_FREE)
+			continue;
+		count++;
+		tickets += l->life == LEASE_TICKET;
+		CHECK(c, l->life != LEASE_NEW, "lease %u was never admitted", i);
+		CHECK(c, l->promised_blocks == 0 || l->life == LEASE_LIVE,
+		      "lease %u has ended and is promised %u blocks", i, l->promised_blocks);
+		check_list(c, &l->own, PAGE_OWN, i);
+		check_list(c, &l->private_pages, PAGE_KEPT, i);
+		check_path(c, i);
+		check_forks(c, i);
+		if (l->life == LEASE_LIVE)
+			check_row(c, i);
+	}
+	CHECK(c, count == core->lease_count && tickets == core->ticket_count,
+	      "%u leases, counted %u; %u tickets, counted %u", core->lease_count, count,
+	      core->ticket_count, tickets);
+}
+
+/* --- sessions ------------------------------------------------------------------------------- */
+
+struct held {
+	uint64_t bytes;
+	uint64_t open;
+	uint64_t private_pages;
+	uint64_t pinned;
+	uint32_t leases;
+	uint32_t ending;
+};
+
+static void count_pages(const struct core *core, uint32_t session, struct held *h)
+{
+	for (uint32_t i = 0; i < core->cfg.pages_max; i++) {
+		const struct page *p = &core->pages[i];
+		if ((p->list != PAGE_OWN && p->list != PAGE_KEPT) ||
+		    core->leases[p->lease].session != session)
+			continue;
+		h->open += p->list == PAGE_OWN;
+		h->private_pages += p->list == PAGE_KEPT;
+		h->bytes += machine_stride(core, i);
+	}
+}
+
+static void count_held(const struct core *core, uint32_t session, struct held *h)
+{
+	count_pages(core, session, h);
+	for (uint32_t i = 0; i < core->node_slots; i++) {
+		const struct node *n = &core->nodes[i];
+		if (n->state != NODE_SEALED || n->holder != session)
+			continue;
+		h->pinned += core->formats[n->format].part_count;
+		h->bytes += core->formats[n->format].block_bytes;
+	}
+	for (uint32_t i = 0; i < core->cfg.leases_max; i++) {
+		const struct lease *l = &core->leases[i];
+		h->leases += l->life == LEASE_LIVE && l->session == session;
+		h->ending += l->life == LEASE_DYING && l->session == session;
+	}
+}
+
+static void check_session(struct check *c, uint32_t i)
+{
+	const struct session *s = &c->core->sessions[i];
+	struct held h = {0};
+
+	count_held(c->core, i, &h);
+	CHECK(c,
+	      h.bytes == s->held_bytes && h.open == s->open_pages &&
+		      h.private_pages == s->private_pages && h.pinned == s->pinned_pages,
+	      "session %u: %llu bytes, counted %llu; open %u, private %u, pinned %u", i,
+	      (unsigned long long)s->held_bytes, (unsigned long long)h.bytes, s->open_pages,
+	      s->private_pages, s->pinned_pages);
+	CHECK(c, h.leases == s->lease_count && h.ending == s->ending,
+	      "session %u: %u leases, counted %u; %u ending, counted %u", i, s->lease_count,
+	      h.leases, s->ending, h.ending);
+}
+
+static void check_group(struct check *c, uint32_t g)
+{
+	const struct core *core = c->core;
+	const struct group *group = &core->groups[g];
+	uint64_t bytes = 0;
+	uint32_t sessions = 0;
+
+	for (uint32_t i = 0; i < core->cfg.sessions_max; i++)
+		sessions += core->sessions[i].open && core->sessions[i].group == g;
+	for (uint32_t p = group->magazine.head; p != CORE_NONE; p = core->pages[p].next) {
+		CHECK(c, core->pages[p].list == PAGE_MAGAZINE && core->pages[p].owner == g,
+		      "page %u is in the magazine of group %u", p, g);
+		bytes += machine_stride(core, p);
+	}
+	CHECK(c, bytes == group->magazine_bytes && sessions == group->sessions,
+	      "group %u: magazine of %llu bytes, counted %llu; %u sessions, counted %u", g,
+	      (unsigned long long)group->magazine_bytes, (unsigned long long)bytes, group->sessions,
+	      sessions);
+}
+
+static void check_processes(struct check *c)
+{
+	const struct core *core = c->core;
+
+	for (uint32_t i = 0; i < core->processes_max; i++) {
+		const struct process *p = &core->processes[i];
+		uint32_t count = 0;
+		if (p->id == 0)
+			continue;
+		for (uint32_t k = 0; k < core->cfg.pages_max; k++)
+			count +=
+				core->pages[k].list == PAGE_QUARANTINE && core->pages[k].owner == i;
+		CHECK(c, count == p->quarantine.count, "process %u: %u pages in quarantine of %u",
+		      i, count, p->quarantine.count);
+	}
+}
+
+void check_users_sessions(struct check *c)
+{
+	const struct core *core = c->core;
+
+	for (uint32_t i = 0; i < core->cfg.sessions_max && !c->failed; i++) {
+		if (core->sessions[i].open || core->sessions[i].closing)
+			check_session(c, i);
+		if (core->groups[i].id != 0)
+			check_group(c, i);
+	}
+	check_processes(c);
+}
+
+/* --- spaces and waiting --------------------------------------------------------------------- */
+
+static void check_space(struct check *c, uint32_t s)
+{
+	const struct core *core = c->core;
+	const struct space *space = &core->spaces[s];
+	uint64_t pages = 0;
+	uint64_t bytes = 0;
+	uint64_t slab_bytes = 0;
+	uint64_t anchored = 0;
+	uint64_t nodes = 0;
+
+	for (uint32_t i = 0; i < core->cfg.pages_max; i++) {
+		const struct page *p = &core->pages[i];
+		if (p->state == KVD_PAGE_FREE || core->slabs[p->slab].space != s)
+			continue;
+		pages++;
+		bytes += machine_stride(core, i);
+	}
+	for (uint32_t i = 0; i < core->slabs_max; i++)
+		if (core->slabs[i].state != SLAB_NONE && core->slabs[i].space == s)
+			slab_bytes += core->geometries[core->slabs[i].geometry].slab_bytes;
+	for (uint32_t i = 0; i < core->node_slots; i++) {
+		const struct node *n = &core->nodes[i];
+		if ((n->state != NODE_SEALED && n->state != NODE_BUILDING) ||
+		    core->formats[n->format].space != s)
+			continue;
+		nodes++;
+		anchored += n->anchors ? core->formats[n->format].block_bytes : 0;
+	}
+	CHECK(c, pages == space->used_pages && bytes == space->used_bytes,
+	      "space %u: %llu pages used, counted %llu", s, (unsigned long long)space->used_pages,
+	      (unsigned long long)pages);
+	CHECK(c, bytes <= space->ceiling_bytes, "space %u is above its ceiling", s);
+	CHECK(c, slab_bytes == space->slab_bytes, "space %u: slabs of %llu bytes, counted %llu", s,
+	      (unsigned long long)space->slab_bytes, (unsigned long long)slab_bytes);
+	CHECK(c, nodes == space->nodes && anchored == space->anchored_bytes,
+	      "space %u: %llu nodes, counted %llu; anchored %llu, counted %llu", s,
+	      (unsigned long long)space->nodes, (unsigned long long)nodes,
+	      (unsigned long long)space->anchored_bytes, (unsigned long long)anchored);
+}
+
+void check_users_spaces(struct check *c)
+{
+	for (uint32_t s = 0; s < c->core->space_count && !c->failed; s++)
+		check_space(c, s);
+}
+
+void check_users_waiting(struct check *c)
+{
+	const struct core *core = c->core;
+	uint32_t count = 0;
+
+	for (uint32_t i = core->waiter_head; i != CORE_NONE; i = core->waiters[i].next) {
+		const struct waiter *w = &core->waiters[i];
+		CHECK(c, core->sessions[w->session].open, "a request of session %u waits",
+		      w->session);
+		CHECK(c, ++count <= core->waiter_count, "the queue is longer than it says");
+	}
+	CHECK(c, count == core->waiter_count, "%u requests wait, counted %u", core->waiter_count,
+	      count);
+	for (uint32_t s = 0; s < core->cfg.sessions_max; s++) {
+		uint32_t waiting = 0;
+		for (uint32_t i = core->waiter_head; i != CORE_NONE; i = core->waiters[i].next)
+			waiting += core->waiters[i].session == s;
+		CHECK(c, !core->sessions[s].open || waiting == core->sessions[s].waiting,
+		      "session %u: %u requests wait, counted %u", s, core->sessions[s].waiting,
+		      waiting);
+	}
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * copy.h: which pages hold a node. A part has at most one page in a place; there is one place, the
+ * device, and the copy is the page record's own link to its node.
+ */
+#ifndef KVD_CORE_COPY_H
+#define KVD_CORE_COPY_H
+
+#include "kvd/core/machine.h"
+#include "kvd/core/state.h"
+
+/* Gives the node its pages, one a part, open and in no list; `event` seals them. */
+void copy_attach(struct core *core, uint32_t node, const uint32_t *pages, enum state_event event);
+/* The node's pages are evicted: they leave the eviction order and are free. */
+void copy_free(struct core *core, struct node *node);
+void copy_make_evictable(struct core *core, const struct node *node);
+void copy_make_busy(struct core *core, const struct node *node);
+/* Handles of all parts; KVD_PAGE_NONE while the node has none. */
+void copy_handles(const struct core *core, const struct node *node, uint32_t part_count,
+		  struct kvd_handle *out);
+
+/* An open page in no list, that the process may still write, until it is proven that it cannot. */
+void copy_quarantine(struct core *core, uint32_t page, uint32_t process);
+/* Frees up to core->budget quarantined pages of a process that is dead or quiesced. */
+void copy_release_quarantine(struct core *core, uint32_t process);
+
+#endif

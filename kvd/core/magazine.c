@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Magazines.
+ *
+ * Invariants: magazine_bytes of a group is the sum of the strides in its list, and at most the
+ * ceiling. The magazine of a group whose rank died does not move until the group is gone: nobody
+ * knows who still writes. The core's thread only.
+ */
+#include "kvd/core/magazine.h"
+
+#include "kvd/core/admit.h"
+#include "kvd/core/block.h"
+#include "kvd/core/call.h"
+#include "kvd/core/copy.h"
+#include "kvd/core/format.h"
+#include "kvd/core/mutant.h"
+#include "kvd/core/pool.h"
+#include "kvd/core/session.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct group *group_of(const struct core *core, uint32_t session)
+{
+	return &core->groups[core->sessions[session].group];
+}
+
+static uint64_t ceiling_bytes(const struct core *core, const struct format *format)
+{
+	uint64_t bytes = core->pool_bytes / 1000 * core->cfg.magazine_permille;
+
+	return BITS_MAX(bytes, format->block_bytes);
+}
+
+/* Takes the checked blocks one by one into the group's list and the reply. */
+static void take_blocks(struct core *core, struct group *group, const struct format *format,
+			uint32_t blocks)
+{
+	for (uint32_t i = 0; i < blocks * format->part_count; i++) {
+		uint32_t part = i % format->part_count;
+		uint32_t page = admit_take_page(core, format, part, STATE_TOPUP);
+		core->pages[page].owner = (uint32_t)(group - core->groups);
+		core->pages[page].part = (uint8_t)part;
+		pool_list_append(core, &group->magazine, page, PAGE_MAGAZINE);
+		group->magazine_bytes += machine_stride(core, page);
+		core->handles[i] = pool_handle(core, page);
+	}
+}
+
+int magazine_topup(struct core *core, struct call *call)
+{
+	const struct kvd_req *req = call->req;
+	struct group *group = group_of(core, call->session);
+
+	if (!format_valid(core, req->format, core->sessions[call->session].space) || req->n == 0)
+		return -EINVAL;
+	const struct format *format = &core->formats[req->format];
+	uint64_t pages = (uint64_t)req->n * format->part_count;
+	if (req->out_bytes / sizeof(struct kvd_handle) < pages || pages > core->handles_max)
+		return -EINVAL;
+	uint64_t bytes = req->n * format->block_bytes;
+	if (bytes > ceiling_bytes(core, format) || admit_possible(core, req->format, req->n) < 0)
+		return -E2BIG;
+	int rc = admit_check(core, call, req->format, req->n);
+	if (group->ended || group->magazine_bytes + bytes > ceiling_bytes(core, format)) {
+		call->full.needed_pages = pages;
+		call->own_limit = true;
+		call->for_slab = false;
+		rc = KVD_FULL;
+	}
+	if (rc != 0)
+		return rc;
+	take_blocks(core, group, format, req->n);
+	admit_spare(core, req->format);
+	call->rep.out_bytes = (uint32_t)(pages * sizeof(struct kvd_handle));
+	call->rep.at.handle_count = (uint32_t)pages;
+	call->payload = core->handles;
+	return 0;
+}
+
+/* A page of the group's magazine, by its handle. */
+static int find_own(const struct core *core, uint32_t session, struct kvd_handle handle,
+		    uint32_t *out_page)
+{
+	uint32_t page;
+	int rc = pool_find(core, handle, core->sessions[session].space, &page);
+
+	if (rc != 0)
+		return rc;
+	if (core->pages[page].list != PAGE_MAGAZINE ||
+	    core->pages[page].owner != core->sessions[session].group)
+		return KVD_STALE;
+	*out_page = page;
+	return 0;
+}
+
+int magazine_find(const struct core *core, uint32_t session, struct kvd_handle handle,
+		  const struct format *format, uint32_t part, uint32_t *out_page)
+{
+	uint32_t page;
+	int rc = find_own(core, session, handle, &page);
+
+	if (rc != 0)
+		return rc;
+	if (core->slabs[core->pages[page].slab].geometry != format->geometry[part])
+		return KVD_STALE;
+	*out_page = page;
+	return 0;
+}
+
+static void leave_list(struct core *core, struct group *group, uint32_t page)
+{
+	pool_list_remove(core, &group->magazine, page);
+	group->magazine_bytes -= machine_stride(core, page);
+	core->pages[page].owner = CORE_NONE;
+}
+
+void magazine_bind(struct core *core, uint32_t lease, uint32_t block, uint32_t part, uint32_t page)
+{
+	struct group *group = &core->groups[core->pages[page].owner];
+
+	leave_list(core, group, page);
+	if (MUTANT(STALE_TAG))
+		group->magazine_bytes += machine_stride(core, page);
+	state_change(core, page, STATE_BIND);
+	block_tag(core, lease, block, part, page);
+	core->pages[page].shown = 1;
+}
+
+static void show_want_back(struct core *core, uint32_t session, uint32_t pages)
+{
+	struct session *s = &core->sessions[session];
+
+	if (s->row.want_back_pages == pages)
+		return;
+	s->row.want_back_pages = pages;
+	session_show_row(core, session);
+}
+
+int magazine_return(struct core *core, struct call *call)
+{
+	const struct kvd_req *req = call->req;
+	struct group *group = group_of(core, call->session);
+	int rc = call_payload(core, call, (uint64_t)req->n * sizeof(struct kvd_handle));
+	const struct kvd_handle *handles = (const void *)core->in;
+	uint32_t page;
+
+	if (rc < 0)
+		return rc;
+	/* Marked as shown: named once. A handle that comes twice is not the caller's any more. */
+	for (uint32_t i = 0; i < req->n && rc == 0; i++) {
+		rc = find_own(core, call->session, handles[i], &page);
+		if (rc == 0 && core->pages[page].shown)
+			rc = KVD_STALE;
+		else if (rc == 0)
+			core->pages[page].shown = 1;
+	}
+	for (uint32_t i = 0; i < req->n; i++) {
+		if (find_own(core, call->session, handles[i], &page) != 0)
+			continue;
+		core->pages[page].shown = 0;
+		if (rc != 0 || group->ended)
+			continue;
+		leave_list(core, group, page);
+		pool_free(core, page, STATE_RETURN);
+	}
+	if (core->sessions[call->session].row.want_back_pages > 0)
+		show_want_back(core, call->session, group->magazine.count);
+	return rc;
+}
+
+void magazine_end(struct core *core, uint32_t group, uint32_t process)
+{
+	struct group *g = &core->groups[group];
+	uint32_t page;
+
+	while ((page = g->magazine.head) != CORE_NONE) {
+		leave_list(core, g, page);
+		if (process == CORE_NONE || core->processes[process].dead ||
+		    MUTANT(FREE_QUARANTINE))
+			pool_free(core, page, STATE_RETURN);
+		else
+			copy_quarantine(core, page, process);
+	}
+}
+
+void magazine_want_back(struct core *core, uint32_t space, bool want)
+{
+	for (uint32_t s = 0; s < core->cfg.sessions_max; s++)
+		if (core->sessions[s].open && core->sessions[s].space == space)
+			show_want_back(core, s, want ? group_of(core, s)->magazine.count : 0);
+}

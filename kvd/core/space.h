@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* space.h: namespaces: who may enter, and what is theirs. */
+#ifndef KVD_CORE_SPACE_H
+#define KVD_CORE_SPACE_H
+
+#include "kvd/core/machine.h"
+
+int space_add(struct core *core, const struct core_space_args *args);
+int space_find(const struct core *core, const char *name, const uint8_t *secret,
+	       uint32_t secret_bytes);
+/* What nobody else may bring the space below, in whole slabs of the smallest size. */
+uint64_t space_floor_bytes(const struct core *core, uint32_t space);
+/* Bytes of its pages that could be evicted now. */
+uint64_t space_evictable_bytes(const struct core *core, uint32_t space);
+void space_stat(const struct core *core, uint32_t space, struct kvd_space_stat *out);
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The queue of waiting requests. Only the 64 bytes of a request are kept; each attempt runs it
+ * from the start, and one that fails has changed nothing.
+ *
+ * Fairness: within a namespace the oldest goes first, and nobody overtakes one that waits for
+ * memory; requests of sequences that run already (EXTEND, TOPUP) go before ACQUIREs, since what
+ * those wait for is held by these. Who waits for his own session's or group's limit is in nobody's
+ * way. Deadlines end all waiting, but not while a slab is being made for the request.
+ *
+ * Invariants: each request here is answered exactly once, unless its session ends. The core's
+ * thread only.
+ */
+#include "kvd/core/wait.h"
+
+#include "kvd/core/call.h"
+#include "kvd/core/magazine.h"
+#include "kvd/core/mutant.h"
+#include "kvd/core/turnover.h"
+
+#include <base/units.h>
+#include <errno.h>
+
+void wait_init(struct core *core)
+{
+	core->waiter_head = core->waiter_tail = core->waiter_free = CORE_NONE;
+	for (uint32_t i = core->waiters_max; i-- > 0;) {
+		core->waiters[i].next = core->waiter_free;
+		core->waiter_free = i;
+	}
+}
+
+static bool runs_already(const struct waiter *w)
+{
+	return w->req.op != KVD_OP_ACQUIRE;
+}
+
+/* Counts the request among those that are in the way of later ones, or not any more. */
+static void count(struct core *core, const struct waiter *w, uint32_t sign)
+{
+	struct space *space = &core->spaces[core->sessions[w->session].space];
+
+	if (w->own_limit)
+		return;
+	space->waiting += sign;
+	if (runs_already(w))
+		space->waiting_to_run += sign;
+}
+
+int wait_add(struct core *core, const struct call *call)
+{
+	struct session *s = &core->sessions[call->session];
+	uint32_t i = core->waiter_free;
+
+	if (s->waiting >= s->waiting_max || i == CORE_NONE)
+		return KVD_BUSY;
+	struct waiter *w = &core->waiters[i];
+	core->waiter_free = w->next;
+	*w = (struct waiter){
+		.req = *call->req,
+		.session = call->session,
+		.next = CORE_NONE,
+		.prev = core->waiter_tail,
+		.for_slab = call->for_slab,
+		.own_limit = call->own_limit,
+		.deadline_ns = core->now_ns + call->req->deadline_ms * UNITS_NS_PER_MS,
+	};
+	for (uint32_t b = 0; b < CORE_RANDOM_BYTES; b++)
+		w->random[b] = call->random[b];
+	if (core->waiter_tail != CORE_NONE)
+		core->waiters[core->waiter_tail].next = i;
+	else
+		core->waiter_head = i;
+	core->waiter_tail = i;
+	core->waiter_count++;
+	s->waiting++;
+	count(core, w, 1);
+	core->counters[KVD_C_WAITED]++;
+	magazine_want_back(core, s->space, true);
+	core->retry = true;
+	return 0;
+}
+
+static void forget(struct core *core, uint32_t i)
+{
+	struct waiter *w = &core->waiters[i];
+
+	if (w->prev != CORE_NONE)
+		core->waiters[w->prev].next = w->next;
+	else
+		core->waiter_head = w->next;
+	if (w->next != CORE_NONE)
+		core->waiters[w->next].prev = w->prev;
+	else
+		core->waiter_tail = w->prev;
+	count(core, w, UINT32_MAX);
+	core->sessions[w->session].waiting--;
+	core->waiter_count--;
+	w->next = core->waiter_free;
+	core->waiter_free = i;
+	core->retry = true;
+	if (core->waiter_count > 0)
+		return;
+	turnover_reopen(core);
+	for (uint32_t s = 0; s < core->space_count; s++)
+		magazine_want_back(core, s, false);
+}
+
+/* Ends the request with a result that is known without another attempt. */
+static void answer(struct core *core, uint32_t i, int result)
+{
+	struct waiter w = core->waiters[i];
+	struct call call = {.req = &w.req, .random = w.random, .session = w.session};
+
+	forget(core, i);
+	call_reply(core, &call, result);
+}
+
+int wait_cancel(struct core *core, uint32_t session, uint32_t tag)
+{
+	for (uint32_t i = core->waiter_head; i != CORE_NONE; i = core->waiters[i].next) {
+		if (core->waiters[i].session != session || core->waiters[i].req.tag != tag)
+			continue;
+		answer(core, i, -ECANCELED);
+		return 0;
+	}
+	return KVD_MISS;
+}
+
+void wait_drop_session(struct core *core, uint32_t session)
+{
+	uint32_t next;
+
+	for (uint32_t i = core->waiter_head; i != CORE_NONE; i = next) {
+		next = core->waiters[i].next;
+		if (core->waiters[i].session == session)
+			forget(core, i);
+	}
+}
+
+void wait_drain(struct core *core)
+{
+	uint32_t next;
+
+	for (uint32_t i = core->waiter_head; i != CORE_NONE; i = next) {
+		next = core->waiters[i].next;
+		if (core->waiters[i].req.op == KVD_OP_ACQUIRE)
+			answer(core, i, KVD_DRAINING);
+	}
+}
+
+/*
+ * One more attempt; `behind`: an older one could not be admitted, so this one gets no memory.
+ * True: it was answered, and the record is free.
+ */
+static bool attempt(struct core *core, uint32_t i, bool behind)
+{
+	struct waiter *w = &core->waiters[i];
+	struct kvd_req req = w->req;
+	uint8_t random[CORE_RANDOM_BYTES];
+	struct call call = {.req = &req, .random = random, .session = w->session, .again = !behind};
+	bool retry = core->retry;
+
+	for (uint32_t b = 0; b < CORE_RANDOM_BYTES; b++)
+		random[b] = w->random[b];
+	int result = call_run(core, &call);
+	if (result != KVD_FULL) {
+		forget(core, i);
+		call_reply(core, &call, result);
+		return true;
+	}
+	core->retry = retry;
+	count(core, w, UINT32_MAX);
+	w->for_slab = call.for_slab;
+	w->own_limit = call.own_limit;
+	count(core, w, 1);
+	if (w->for_slab || w->deadline_ns > core->now_ns)
+		return false;
+	forget(core, i);
+	if (!MUTANT(LOSE_WAITER))
+		call_reply(core, &call, result);
+	return true;
+}
+
+/* One round over the requests of a class. */
+static void try_class(struct core *core, bool runs)
+{
+	uint32_t next;
+
+	for (uint32_t i = core->waiter_head; i != CORE_NONE && core->budget > 0; i = next) {
+		struct waiter *w = &core->waiters[i];
+		struct space *space = &core->spaces[core->sessions[w->session].space];
+		bool due = w->deadline_ns <= core->now_ns && !w->for_slab;
+		next = w->next;
+		if (runs_already(w) != runs || (space->blocked && !due))
+			continue;
+		if (!attempt(core, i, space->blocked) && !w->own_limit)
+			space->blocked = true;
+	}
+}
+
+void wait_time(struct core *core)
+{
+	bool due = wait_deadline_ns(core) <= core->now_ns;
+
+	if (core->waiter_count == 0)
+		core->retry = false;
+	if (!core->retry && !due)
+		return;
+	core->retry = false;
+	for (uint32_t s = 0; s < core->space_count; s++)
+		core->spaces[s].blocked = false;
+	try_class(core, true);
+	try_class(core, false);
+	core->retry = core->retry && core->waiter_count > 0;
+}
+
+uint64_t wait_deadline_ns(const struct core *core)
+{
+	uint64_t deadline = UINT64_MAX;
+
+	for (uint32_t i = core->waiter_head; i != CORE_NONE; i = core->waiters[i].next)
+		if (!core->waiters[i].for_slab)
+			deadline = BITS_MIN(deadline, core->waiters[i].deadline_ns);
+	return deadline;
+}
