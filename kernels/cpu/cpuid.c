@@ -24,9 +24,10 @@ bool cpuid_has_avx2(void)
 
 bool cpuid_has_avx512bf16(void)
 {
-	return cpuid_has_avx2() && __builtin_cpu_supports("avx512f") &&
-	       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-	       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bf16");
+	return cpuid_has_avx2() && __builtin_cpu_supports("bmi2") &&
+	       __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+	       __builtin_cpu_supports("avx512bf16");
 }
 
 bool cpuid_has_amx_bf16(void)

@@ -43,6 +43,10 @@ struct isa {
 	/* One head: norm (or NULL), rotation of the first 2 * pairs dimensions, rounding. */
 	void (*rope_head)(const float *x, const float *norm, float eps, const float *cosines,
 			  const float *sines, uint32_t pairs, uint32_t head_dim, kernel_bf16 *out);
+	/* Token t of a pair of values: v[2 * i + t] = x[i], rounded; the other stays. */
+	void (*store_v)(const float *x, uint32_t head_dim, uint32_t t, kernel_bf16 *v);
+	/* out[i] = x[i] * scale, rounded */
+	void (*round)(const float *x, float scale, uint32_t n, kernel_bf16 *out);
 	void (*embed)(const struct kernel_weight *w, uint32_t token, float *x);
 	/* out[i] = exp((x[i] - max) * scale) */
 	void (*exps)(const float *x, uint32_t n, float max, float scale, float *out);

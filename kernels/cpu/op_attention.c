@@ -90,18 +90,13 @@ static void merge(const struct attn_tile *t, struct attn_partial *into,
 	}
 }
 
-static void finish(const struct attn_tile *t, const struct attn_partial *p)
+static void finish(const struct isa *isa, const struct attn_tile *t, const struct attn_partial *p)
 {
 	uint32_t hd = t->a->layout->head_dim;
 
-	for (uint32_t r = 0; r < t->rows; r++) {
-		const float *o = p->o + (size_t)r * attn_stride(hd);
-		kernel_bf16 *out = t->a->out + attn_row_offset(t, r);
-		float scale = 1 / p->sum[r];
-
-		for (uint32_t d = 0; d < hd; d++)
-			out[d] = kernel_f32_to_bf16(o[d] * scale);
-	}
+	for (uint32_t r = 0; r < t->rows; r++)
+		isa->round(p->o + (size_t)r * attn_stride(hd), 1 / p->sum[r], hd,
+			   t->a->out + attn_row_offset(t, r));
 }
 
 static void run_tile(struct kernels_ctx *ctx, const struct attn_tile *t, struct attn_partial *two,
@@ -115,7 +110,7 @@ static void run_tile(struct kernels_ctx *ctx, const struct attn_tile *t, struct 
 		ctx->isa->attn(t, s, &two[1], scratch);
 		merge(t, &two[0], &two[1]);
 	}
-	finish(t, &two[0]);
+	finish(ctx->isa, t, &two[0]);
 }
 
 static void tiles_thread(void *arg, uint32_t index, uint32_t count)
@@ -183,7 +178,7 @@ static bool merge_wave(const struct attention_job *j)
 			merge(&t, running, &j->ctx->partial[i]);
 		}
 		if (split + 1 == end)
-			finish(&t, running);
+			finish(j->ctx->isa, &t, running);
 	}
 	return true;
 }

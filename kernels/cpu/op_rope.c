@@ -44,13 +44,6 @@ static void store_k(const struct kvd_layout *l, const kernel_bf16 *head, uint32_
 		memcpy(k + (size_t)d / 2 * 32, head + d, 2 * sizeof(*k));
 }
 
-static void store_v(const struct kvd_layout *l, const float *head, uint32_t token, kernel_bf16 *v)
-{
-	v += kvd_layout_v2_index(l, token, 0);
-	for (uint32_t d = 0; d < l->head_dim; d++)
-		v[(size_t)d * 2] = kernel_f32_to_bf16(head[d]);
-}
-
 static void store_row(const struct rope_job *j, const struct kernel_seq *seq, uint32_t pos,
 		      const float *k, const float *cosines, const float *sines)
 {
@@ -64,8 +57,9 @@ static void store_row(const struct rope_job *j, const struct kernel_seq *seq, ui
 		j->ctx->isa->rope_head(k + (size_t)h * l->head_dim, r->k_norm, r->norm_eps, cosines,
 				       sines, r->rope_dim / 2, l->head_dim, head);
 		store_k(l, head, token, rope_page(r, seq, pos, kvd_layout_k(l, r->layer, h)));
-		store_v(l, v + (size_t)h * l->head_dim, token,
-			rope_page(r, seq, pos, kvd_layout_v(l, r->layer, h)));
+		j->ctx->isa->store_v(v + (size_t)h * l->head_dim, l->head_dim, token % 2,
+				     rope_page(r, seq, pos, kvd_layout_v(l, r->layer, h)) +
+					     kvd_layout_v2_index(l, token - token % 2, 0));
 	}
 }
 

@@ -13,6 +13,8 @@ const struct isa amx_isa = {
 	.rmsnorm = avx512_rows_rmsnorm,
 	.rope_angles = avx512_rows_rope_angles,
 	.rope_head = avx512_rows_rope_head,
+	.store_v = avx512_rows_store_v,
+	.round = avx512_rows_round,
 	.embed = avx512_rows_embed,
 	.exps = avx512_rows_exps,
 };

@@ -2,7 +2,7 @@
 /* The row operations. Tails are masked lanes of the same instructions, so they round alike. */
 #include "kernels/cpu/avx512/avx512.h"
 #include "kernels/cpu/avx512/epilogue.h"
-#include "kernels/cpu/rope_row.h"
+#include "kernels/cpu/sincos.h"
 
 #include <kernels/cpu/ctx.h>
 #include <math.h>
@@ -51,7 +51,24 @@ void avx512_rows_rmsnorm(const float *x, const float *weight, float eps, kernel_
 void avx512_rows_rope_angles(uint32_t pos, const float *inv_freq, uint32_t n, float *cosines,
 			     float *sines)
 {
-	rope_row_angles(pos, inv_freq, n, cosines, sines);
+	for (uint32_t i = 0; i < n; i++)
+		sincos_angle((double)pos * (double)inv_freq[i], &cosines[i], &sines[i]);
+}
+
+static void rotate(const float *x, const float *cosines, const float *sines, uint32_t pairs,
+		   kernel_bf16 *out)
+{
+	for (uint32_t i = 0; i < pairs; i += 16) {
+		__mmask16 mask = epilogue_mask(i, pairs);
+		__m512 a = _mm512_maskz_loadu_ps(mask, x + i);
+		__m512 b = _mm512_maskz_loadu_ps(mask, x + pairs + i);
+		__m512 c = _mm512_maskz_loadu_ps(mask, cosines + i);
+		__m512 s = _mm512_maskz_loadu_ps(mask, sines + i);
+
+		epilogue_store_bf16(out + i, mask, _mm512_fmsub_ps(a, c, _mm512_mul_ps(b, s)));
+		epilogue_store_bf16(out + pairs + i, mask,
+				    _mm512_fmadd_ps(a, s, _mm512_mul_ps(b, c)));
+	}
 }
 
 void avx512_rows_rope_head(const float *x, const float *norm, float eps, const float *cosines,
@@ -69,7 +86,34 @@ void avx512_rows_rope_head(const float *x, const float *norm, float eps, const f
 		}
 		x = y;
 	}
-	rope_row_rotate(x, cosines, sines, pairs, head_dim, out);
+	rotate(x, cosines, sines, pairs, out);
+	avx512_rows_round(x + 2 * pairs, 1, head_dim - 2 * pairs, out + 2 * pairs);
+}
+
+void avx512_rows_store_v(const float *x, uint32_t head_dim, uint32_t t, kernel_bf16 *v)
+{
+	__mmask32 lanes = t ? 0xaaaaaaaa : 0x55555555;
+
+	for (uint32_t i = 0; i < head_dim; i += 16) {
+		__mmask16 mask = epilogue_mask(i, head_dim);
+		__m256bh h = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, x + i));
+		__m512i wide = _mm512_cvtepu16_epi32((__m256i)h);
+		__mmask32 here = (__mmask32)_pdep_u32(mask, lanes);
+
+		wide = t ? _mm512_slli_epi32(wide, 16) : wide;
+		_mm512_mask_storeu_epi16(v + 2 * i, here, wide);
+	}
+}
+
+void avx512_rows_round(const float *x, float scale, uint32_t n, kernel_bf16 *out)
+{
+	for (uint32_t i = 0; i < n; i += 16) {
+		__mmask16 mask = epilogue_mask(i, n);
+
+		epilogue_store_bf16(
+			out + i, mask,
+			_mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), _mm512_set1_ps(scale)));
+	}
 }
 
 void avx512_rows_embed(const struct kernel_weight *w, uint32_t token, float *x)

@@ -10,6 +10,8 @@ const struct isa portable_isa = {
 	.rmsnorm = portable_rows_rmsnorm,
 	.rope_angles = portable_rows_rope_angles,
 	.rope_head = portable_rows_rope_head,
+	.store_v = portable_rows_store_v,
+	.round = portable_rows_round,
 	.embed = portable_rows_embed,
 	.exps = portable_rows_exps,
 };

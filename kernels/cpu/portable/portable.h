@@ -21,6 +21,8 @@ void portable_rows_rope_angles(uint32_t pos, const float *inv_freq, uint32_t n, 
 void portable_rows_rope_head(const float *x, const float *norm, float eps, const float *cosines,
 			     const float *sines, uint32_t pairs, uint32_t head_dim,
 			     kernel_bf16 *out);
+void portable_rows_store_v(const float *x, uint32_t head_dim, uint32_t t, kernel_bf16 *v);
+void portable_rows_round(const float *x, float scale, uint32_t n, kernel_bf16 *out);
 void portable_rows_embed(const struct kernel_weight *w, uint32_t token, float *x);
 void portable_rows_exps(const float *x, uint32_t n, float max, float scale, float *out);
 

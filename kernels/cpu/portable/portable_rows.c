@@ -3,7 +3,7 @@
 #include "kernels/cpu/expf.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/portable/portable.h"
-#include "kernels/cpu/rope_row.h"
+#include "kernels/cpu/sincos.h"
 
 #include <kernels/cpu/ctx.h>
 #include <math.h>
@@ -37,7 +37,24 @@ void portable_rows_rmsnorm(const float *x, const float *weight, float eps, kerne
 void portable_rows_rope_angles(uint32_t pos, const float *inv_freq, uint32_t n, float *cosines,
 			       float *sines)
 {
-	rope_row_angles(pos, inv_freq, n, cosines, sines);
+	for (uint32_t i = 0; i < n; i++)
+		sincos_angle((double)pos * (double)inv_freq[i], &cosines[i], &sines[i]);
+}
+
+/* x has head_dim numbers; pairs are (i, i + pairs), the rest passes. */
+static void rotate(const float *restrict x, const float *restrict cosines,
+		   const float *restrict sines, uint32_t pairs, uint32_t head_dim,
+		   kernel_bf16 *restrict out)
+{
+	for (uint32_t i = 0; i < pairs; i++) {
+		float a = x[i];
+		float b = x[i + pairs];
+
+		out[i] = kernel_f32_to_bf16(a * cosines[i] - b * sines[i]);
+		out[i + pairs] = kernel_f32_to_bf16(a * sines[i] + b * cosines[i]);
+	}
+	for (uint32_t i = 2 * pairs; i < head_dim; i++)
+		out[i] = kernel_f32_to_bf16(x[i]);
 }
 
 void portable_rows_rope_head(const float *x, const float *norm, float eps, const float *cosines,
@@ -53,7 +70,19 @@ void portable_rows_rope_head(const float *x, const float *norm, float eps, const
 			normed[i] = x[i] * scale * norm[i];
 		x = normed;
 	}
-	rope_row_rotate(x, cosines, sines, pairs, head_dim, out);
+	rotate(x, cosines, sines, pairs, head_dim, out);
+}
+
+void portable_rows_store_v(const float *x, uint32_t head_dim, uint32_t t, kernel_bf16 *v)
+{
+	for (uint32_t i = 0; i < head_dim; i++)
+		v[2 * i + t] = kernel_f32_to_bf16(x[i]);
+}
+
+void portable_rows_round(const float *x, float scale, uint32_t n, kernel_bf16 *out)
+{
+	for (uint32_t i = 0; i < n; i++)
+		out[i] = kernel_f32_to_bf16(x[i] * scale);
 }
 
 void portable_rows_embed(const struct kernel_weight *w, uint32_t token, float *x)
