@@ -6,8 +6,7 @@
 #include <kernels/cpu/isa.h>
 
 #define AMX_GEMM_ROWS 32u
-#define AMX_GEMM_BLOCK 256u /* rows whose sums are kept at once */
-#define AMX_GEMM_SCRATCH (AMX_GEMM_BLOCK * 64u * sizeof(float))
+#define AMX_GEMM_SCRATCH (2 * AMX_GEMM_ROWS * 64u * sizeof(float)) /* sums of two blocks */
 
 extern const struct isa amx_isa;
 

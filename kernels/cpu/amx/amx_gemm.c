@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * GEMM of bf16 by tiles. The packed panel is what the tile unit wants already: 16 k pairs of 16
- * outputs are one tile, 256 bytes from row to row.
+ * outputs are one tile, 256 bytes from row to row. The depth is never split: each sum adds its
+ * pairs in ascending order.
  *
  * Many rows: two by two tiles, 32 rows by 32 outputs, so that four loads feed four products. The
- * depth goes in blocks, so that the weights of a block stay in the first-level cache while the rows
- * pass; sums wait in scratch as the fp32 they are, so the blocks change no bit. At most 16 rows
- * (decode): one row tile against the panel's four, weights read once, in the order they lie.
+ * 32 rows stay in the first-level cache while both halves of the panel pass; the finished sums of
+ * a block are written out while the tile unit is busy with the next. At most 16 rows (decode): one
+ * row tile against the panel's four, weights read once, in the order they lie.
  *
  * A depth that is no multiple of 32 is the AVX-512 kernel's; this depends on the weight alone.
  */
@@ -16,13 +17,10 @@
 #include "kernels/cpu/avx512/epilogue.h"
 
 #define PANEL_STRIDE (PACK_PANEL * 4u) /* bytes from pair to pair */
-#define DEPTH_MAX 288u
 #define SUM_STRIDE (PACK_PANEL * sizeof(float))
-
-struct depth {
-	uint32_t begin;
-	uint32_t end;
-};
+#define SQUARE_ROWS AMX_GEMM_ROWS
+#define ROW_BLOCK 256u /* rows whose activations stay cached while the panels pass */
+#define SQUARE_COLUMNS (PACK_PANEL / 2)
 
 static void finish_rows(const struct kernel_gemm *g, uint32_t row, uint32_t rows, uint32_t panel,
 			const float *sums)
@@ -73,32 +71,22 @@ static void few_rows_panels(const struct isa_gemm_part *part, float *sums)
 	}
 }
 
-/* 17 to 32 rows, one block of the depth, half a panel. */
-static void square(const struct kernel_gemm *g, uint32_t row, const char *w,
-		   const struct depth *depth, float *sums)
+/* 32 rows, the whole depth, 32 outputs. */
+static void square(const struct kernel_gemm *g, uint32_t row, const char *w, float *sums)
 {
 	const kernel_bf16 *x = g->x + (size_t)row * g->ldx;
 	const kernel_bf16 *x1 = x + (size_t)TILE_ROWS * g->ldx;
 	float *sums1 = sums + TILE_ROWS * PACK_PANEL;
 	size_t ldx = g->ldx * sizeof(*x);
 
-	if (depth->begin) {
-		TILE_LOAD(0, sums, SUM_STRIDE);
-		TILE_LOAD(1, sums + 16, SUM_STRIDE);
-		TILE_LOAD(2, sums1, SUM_STRIDE);
-		TILE_LOAD(3, sums1 + 16, SUM_STRIDE);
-	} else {
-		TILE_ZERO(0);
-		TILE_ZERO(1);
-		TILE_ZERO(2);
-		TILE_ZERO(3);
-	}
-	for (uint32_t k = depth->begin; k < depth->end; k += TILE_DEPTH) {
-		const char *b = w + (size_t)(k / 2) * PANEL_STRIDE;
-
+	TILE_ZERO(0);
+	TILE_ZERO(1);
+	TILE_ZERO(2);
+	TILE_ZERO(3);
+	for (uint32_t k = 0; k < g->w->k; k += TILE_DEPTH, w += TILE_PAIRS * PANEL_STRIDE) {
 		TILE_LOAD(4, x + k, ldx);
-		TILE_LOAD(6, b, PANEL_STRIDE);
-		TILE_LOAD(7, b + 64, PANEL_STRIDE);
+		TILE_LOAD(6, w, PANEL_STRIDE);
+		TILE_LOAD(7, w + TILE_BYTES, PANEL_STRIDE);
 		TILE_DOT(0, 4, 6);
 		TILE_LOAD(5, x1 + k, ldx);
 		TILE_DOT(1, 4, 7);
@@ -116,17 +104,19 @@ static void squares(const struct kernel_gemm *g, uint32_t row, uint32_t rows, ui
 		    float *sums)
 {
 	const char *w = (const char *)pack_panel(g->w, panel);
-	uint32_t blocks = (uint32_t)bits_div_ceil(g->w->k, DEPTH_MAX);
-	uint32_t step = (uint32_t)bits_align_up(bits_div_ceil(g->w->k, blocks), TILE_DEPTH);
+	float *last = sums + SQUARE_ROWS * PACK_PANEL;
 
-	for (uint32_t half = 0; half < 2; half++)
-		for (uint32_t k = 0; k < g->w->k; k += step) {
-			struct depth depth = {k, BITS_MIN(k + step, g->w->k)};
+	for (uint32_t r = 0; r < rows; r += SQUARE_ROWS) {
+		float *swap = last;
 
-			for (uint32_t r = 0; r < rows; r += AMX_GEMM_ROWS)
-				square(g, row + r, w + half * 128, &depth,
-				       sums + (size_t)r * PACK_PANEL + half * 32);
-		}
+		square(g, row + r, w, sums);
+		if (r)
+			finish_rows(g, row + r - SQUARE_ROWS, SQUARE_ROWS, panel, last);
+		square(g, row + r, w + SQUARE_COLUMNS * 4, sums + SQUARE_COLUMNS);
+		last = sums;
+		sums = swap;
+	}
+	finish_rows(g, row + rows - SQUARE_ROWS, SQUARE_ROWS, panel, last);
 }
 
 /* What is left of rows after full squares: 1 to 31, all panels. */
@@ -154,13 +144,11 @@ void amx_gemm(const struct isa_gemm_part *part, void *scratch)
 	}
 	if (full)
 		tile_configure_rows(TILE_ROWS, 0);
-	for (uint32_t at = 0; at < full; at += AMX_GEMM_BLOCK) {
-		uint32_t rows = BITS_MIN(AMX_GEMM_BLOCK, full - at);
+	for (uint32_t at = 0; at < full; at += ROW_BLOCK) {
+		uint32_t rows = BITS_MIN(ROW_BLOCK, full - at);
 
-		for (uint32_t p = part->panel0; p < part->panel0 + part->panels; p++) {
+		for (uint32_t p = part->panel0; p < part->panel0 + part->panels; p++)
 			squares(part->g, part->row0 + at, rows, p, scratch);
-			finish_rows(part->g, part->row0 + at, rows, p, scratch);
-		}
 	}
 	if (full < part->rows)
 		rest(part, part->row0 + full, part->rows - full, scratch);
