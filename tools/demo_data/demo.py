@@ -34,20 +34,29 @@ def progress(text):
     print(f"  {text}", file=sys.stderr, flush=True)
 
 
-def handbook(edition):
-    """The system prompt. Its first line differs, and with it every page of its KV."""
+def handbook():
+    """The system prompt."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "handbook.txt")
     with open(path, encoding="utf-8") as f:
-        return f"Handbook, edition {edition}.\n\n{f.read()}"
+        return f.read()
 
 
-def measure(a, b):
-    """[(cold on A, B, A again)], each round with a system prompt that nobody has seen."""
+def forget_all(system):
+    """Makes kvd drop every page. What an engine has just ended with is let go a little later."""
+    deadline = time.monotonic() + GONE_SECONDS
+    while system.kvctl("evict") and system.kvctl_json("prefixes"):
+        if time.monotonic() > deadline:
+            raise StartError("kvctl evict left pages, though no request is running")
+        time.sleep(0.01)
+
+
+def measure(system, a, b):
+    """[(cold on A, B, A again)], each round from an empty cache."""
     rounds = []
     start = time.monotonic()
     while not rounds or (len(rounds) < ROUNDS and time.monotonic() - start < ROUNDS_SECONDS):
-        system = handbook(len(rounds) + 1)
-        answers = [client.chat(system, question, ANSWER_TOKENS)
+        forget_all(system)
+        answers = [client.chat(handbook(), question, ANSWER_TOKENS)
                    for client, question in zip((a, b, a), QUESTIONS)]
         rounds.append(answers)
         progress(f"round {len(rounds)}: A cold {answers[0].ttft_ms:.1f} ms, "
@@ -58,7 +67,7 @@ def measure(a, b):
 def same_without_cache(a, cached):
     """Whether A, computing all of it alone, says what B said with A's pages."""
     progress("the same answer again, without the cache")
-    cold = a.chat(handbook(1), QUESTIONS[1], ANSWER_TOKENS, cache=False)
+    cold = a.chat(handbook(), QUESTIONS[1], ANSWER_TOKENS, cache=False)
     if cold.cached_tokens != 0:
         raise StreamError("a request with cache: false was answered from the cache")
     return cold.tokens == cached.tokens
@@ -77,7 +86,7 @@ class Stream(threading.Thread):
 
     def run(self):
         try:
-            self.answer = self.client.chat(handbook(1), self.question, STREAM_TOKENS,
+            self.answer = self.client.chat(handbook(), self.question, STREAM_TOKENS,
                                            self.on_event, ignore_eos=True)
         except StreamError as e:
             self.error = str(e)
@@ -126,10 +135,11 @@ def kill_one(system, program_a, a, b):
         say(f"\n  B's stream ended: {other.error}")
         return False
     progress("B's answer again, without the cache, to compare")
-    alone = b.chat(handbook(1), QUESTIONS[1], STREAM_TOKENS, ignore_eos=True, cache=False)
+    alone = b.chat(handbook(), QUESTIONS[1], STREAM_TOKENS, ignore_eos=True, cache=False)
     right = other.answer.tokens == alone.tokens
-    again = b.chat(handbook(1), QUESTIONS[2], 1)
+    again = b.chat(handbook(), QUESTIONS[2], 1)
     kept = again.cached_tokens > 0
+    show(system, "check")
     say(f"\n  A's session and its leases are gone: {'yes' if gone else 'NO'}")
     say(f"  B's stream went on to its end, right to the token: {'yes' if right else 'NO'} "
         f"({len(other.answer.tokens)} tokens, longest gap {other.answer.longest_gap_ms:.0f} ms)")
@@ -168,7 +178,7 @@ def run(system, args):
     program_a, program_b = system.start_engine("engine-a"), system.start_engine("engine-b")
     a, b = Client(program_a.wait_ready()), Client(program_b.wait_ready())
     say(f"kvd {kvd.pid}; engine A {program_a.pid} at {a.url}; engine B {program_b.pid} at {b.url}")
-    rounds = measure(a, b)
+    rounds = measure(system, a, b)
     figures = figures_of.of_rounds(rounds, system)
     figures["tokens_equal"] = same_without_cache(a, rounds[0][1])
     say()
