@@ -8,10 +8,10 @@
 #include "tests/sim/act.h"
 
 #include "tests/sim/coverage.h"
-#include "tests/sim/lease.h"
 #include "tests/sim/memory.h"
+#include "tests/sim/model.h"
+#include "tests/sim/prompt.h"
 #include "tests/sim/report.h"
-#include "tests/sim/sequence.h"
 #include "tests/sim/wire.h"
 
 #include <base/bits.h>
@@ -24,10 +24,12 @@ static uint32_t act_lease_page_tokens(const struct sim *sim, const struct sim_le
 	return sim->format[lease->seq.format].page_tokens;
 }
 
-static bool act_lease_own(const struct sim_lease *lease, uint32_t block)
+/* An own page is there to write the block to, and there are tokens for it. */
+static bool act_lease_own(const struct sim *sim, const struct sim_lease *lease, uint32_t block)
 {
-	return block < SIM_BLOCKS_MAX && (lease->block[block].state == SIM_BLOCK_OPEN ||
-					  lease->block[block].state == SIM_BLOCK_BOUND);
+	return (block + 1) * act_lease_page_tokens(sim, lease) <= SIM_TOKENS_MAX &&
+	       (lease->block[block].state == SIM_BLOCK_OPEN ||
+		lease->block[block].state == SIM_BLOCK_BOUND);
 }
 
 /* Writes the block up to `end` tokens, after its tail was copied if there is one. */
@@ -75,7 +77,8 @@ static void act_lease_seal(struct sim *sim, int index, uint32_t first)
 	uint32_t count = 1;
 	uint8_t in[SIM_IN_MAX];
 
-	while (count < 4 && act_lease_own(lease, first + count) && random_percent(&sim->random, 40))
+	while (count < 4 && act_lease_own(sim, lease, first + count) &&
+	       random_percent(&sim->random, 40))
 		count++;
 	for (uint32_t b = first; b < first + count; b++)
 		act_lease_write(sim, lease, b, page_tokens);
@@ -118,7 +121,7 @@ static void act_lease_extend(struct sim *sim, int index, uint32_t first, uint32_
 		req.out_bytes = random_below(&sim->random, req.out_bytes + 1) & ~7u;
 	req.deadline_ms = act_lease_deadline(sim);
 	if (flags & KVD_EXTEND_CALL)
-		req.arg32 = lease_row(sim, lease)->event_seq;
+		req.arg32 = model_row(sim, lease)->event_seq;
 	if (!flags && random_percent(&sim->random, 10)) {
 		req.n = random_below(&sim->random, 9);
 		if (lease->known_tokens + req.n > SIM_TOKENS_MAX)
@@ -156,7 +159,6 @@ static void act_lease_grow(struct sim *sim, int index)
 	struct sim_lease *lease = &sim->lease[index];
 	uint32_t page_tokens = act_lease_page_tokens(sim, lease);
 	uint32_t b = lease->build_from / page_tokens;
-	uint32_t promised = bits_div_ceil(lease->prompt_tokens, page_tokens) + lease->decode_blocks;
 
 	while (b < SIM_BLOCKS_MAX && lease->block[b].state != SIM_BLOCK_UNKNOWN)
 		b++;
@@ -164,7 +166,7 @@ static void act_lease_grow(struct sim *sim, int index)
 		act_lease_release(sim, index);
 		return;
 	}
-	if (b < promised || random_percent(&sim->random, 15))
+	if (b < lease->granted_blocks || random_percent(&sim->random, 15))
 		act_lease_extend(sim, index, b, 0);
 	else if (!act_lease_bind(sim, index, b) && random_percent(&sim->random, 10))
 		act_lease_release(sim, index);
@@ -174,11 +176,15 @@ static void act_lease_compute(struct sim *sim, int index)
 {
 	struct sim_lease *lease = &sim->lease[index];
 	uint32_t page_tokens = act_lease_page_tokens(sim, lease);
-	uint32_t b = lease_first_open(sim, lease);
+	uint32_t b = model_first_open(sim, lease);
 
-	if (lease_row(sim, lease)->ready_tokens < lease->build_from &&
+	if (model_row(sim, lease)->ready_tokens < lease->build_from &&
 	    random_percent(&sim->random, 90))
 		return;
+	if (b < SIM_BLOCKS_MAX && !act_lease_own(sim, lease, b)) {
+		act_lease_release(sim, index);
+		return;
+	}
 	if (b >= SIM_BLOCKS_MAX) {
 		act_lease_grow(sim, index);
 		return;
@@ -187,7 +193,7 @@ static void act_lease_compute(struct sim *sim, int index)
 		act_lease_write(sim, lease, b, random_below(&sim->random, page_tokens));
 		return;
 	}
-	if (random_percent(&sim->random, 6) && act_lease_own(lease, b + 1))
+	if (random_percent(&sim->random, 6) && act_lease_own(sim, lease, b + 1))
 		b++;
 	act_lease_seal(sim, index, b);
 }
@@ -200,7 +206,7 @@ static uint32_t act_lease_live_tail(const struct sim *sim, const struct sim_leas
 	while (b < SIM_BLOCKS_MAX && (lease->block[b].state == SIM_BLOCK_READ ||
 				      lease->block[b].state == SIM_BLOCK_SEALED))
 		b++;
-	return act_lease_own(lease, b) ? b : SIM_BLOCKS_MAX;
+	return act_lease_own(sim, lease, b) ? b : SIM_BLOCKS_MAX;
 }
 
 static bool act_lease_keep_tail(struct sim *sim, int index, struct kvd_req *req)
@@ -236,13 +242,13 @@ void act_lease_release(struct sim *sim, int index)
 	struct kvd_req req = {.op = KVD_OP_RELEASE, .lease = lease->id};
 	uint32_t tokens[SIM_TOKENS_MAX];
 
-	if (lease_row(sim, lease)->state != KVD_LEASE_REVOKED && !lease->no_hit &&
+	if (model_row(sim, lease)->state != KVD_LEASE_REVOKED && !lease->no_hit &&
 	    random_percent(&sim->random, 50))
 		act_lease_keep_tail(sim, index, &req);
 	memcpy(tokens, lease->seq.tokens + lease->known_tokens, req.in_bytes);
 	report_trace(sim, "lease %d: RELEASE %#llx, flags %u, block %u, %u valid, %u tokens", index,
 		     (unsigned long long)lease->id, req.flags, req.first, req.m, req.n);
-	lease_drop(sim, index);
+	model_drop(sim, index);
 	wire_send(sim, lease->session, req, tokens, SIM_NONE, SIM_NONE);
 }
 
@@ -253,25 +259,25 @@ static void act_lease_fork(struct sim *sim, int index)
 	uint32_t b = act_lease_live_tail(sim, lease);
 	struct kvd_req req = {.op = KVD_OP_FORK, .lease = lease->id};
 
-	if (b == SIM_BLOCKS_MAX || lease->block[b].state != SIM_BLOCK_OPEN)
+	if (b == SIM_BLOCKS_MAX || lease->block[b].state != SIM_BLOCK_OPEN ||
+	    b * page_tokens != model_row(sim, lease)->ready_tokens)
 		return;
-	int fork = lease_new(sim, lease->session);
+	int fork = model_new(sim, lease->session);
 	if (fork == SIM_NONE)
 		return;
 	struct sim_lease *child = &sim->lease[fork];
 	child->seq = lease->seq;
 	child->no_hit = lease->no_hit;
 	req.first = b;
-	req.m = BITS_MIN(lease->block[b].written, lease->known_tokens > b * page_tokens
-							  ? lease->known_tokens - b * page_tokens
-							  : 0);
+	req.m = lease->block[b].written % page_tokens;
 	req.arg32 = random_below(&sim->random, 2);
 	req.out_bytes = SIM_OUT_MAX;
-	child->known_tokens = b * page_tokens + req.m;
-	child->prompt_tokens = child->known_tokens;
-	child->decode_blocks = req.arg32;
+	child->parent = index;
+	child->known_tokens = lease->known_tokens;
+	child->granted_blocks = b + req.arg32 + (req.m > 0);
 	if (random_percent(&sim->random, 50))
-		sequence_diverge(sim, &child->seq, child->known_tokens);
+		prompt_diverge(sim, &child->seq,
+			       BITS_MAX(child->known_tokens, b * page_tokens + req.m));
 	report_trace(sim, "lease %d: FORK to %d, block %u, tail %u", index, fork, b, req.m);
 	wire_send(sim, lease->session, req, NULL, fork, index);
 }
@@ -289,9 +295,10 @@ static void act_lease_handoff(struct sim *sim, int index)
 	if (slot == SIM_NONE)
 		return;
 	for (uint32_t b = 0; b < SIM_BLOCKS_MAX; b++)
-		if (lease->block[b].state == SIM_BLOCK_BOUND) {
-			lease_unbind(sim, lease, b);
-		}
+		if (lease->block[b].state == SIM_BLOCK_BOUND)
+			model_unbind(sim, lease, b);
+	model_drop_useless(sim, index);
+	lease->tail_tokens = 0; /* a CLAIM does not name it again */
 	req.arg32 = ttl_ms[random_below(&sim->random, 4)];
 	sim->ticket[slot] = (struct sim_ticket){
 		.lease = index,
@@ -317,7 +324,7 @@ static void act_lease_fetch(struct sim *sim, int index)
 static void act_lease_any(struct sim *sim, int index)
 {
 	struct sim_lease *lease = &sim->lease[index];
-	bool follows = lease_row(sim, lease)->ready_tokens < lease->build_from;
+	bool follows = model_row(sim, lease)->ready_tokens < lease->build_from;
 	uint32_t choice = random_below(&sim->random, 100);
 
 	if (choice < 62)
@@ -332,7 +339,7 @@ static void act_lease_any(struct sim *sim, int index)
 		act_lease_handoff(sim, index);
 	else if (choice < 96 && follows)
 		act_lease_extend(sim, index,
-				 lease_row(sim, lease)->ready_tokens /
+				 model_row(sim, lease)->ready_tokens /
 					 act_lease_page_tokens(sim, lease),
 				 KVD_EXTEND_TAKE);
 }
@@ -357,7 +364,7 @@ void act_lease_step(struct sim *sim, int index)
 		act_lease_cancel(sim, index);
 		return;
 	}
-	const struct kvd_lease_row *row = lease_row(sim, lease);
+	const struct kvd_lease_row *row = model_row(sim, lease);
 	REPORT_REQUIRE(sim,
 		       row->generation == KVD_LEASE_GENERATION(lease->id) &&
 			       row->state != KVD_LEASE_NONE,

@@ -6,10 +6,10 @@
 #include "tests/sim/act.h"
 
 #include "tests/sim/coverage.h"
-#include "tests/sim/lease.h"
 #include "tests/sim/memory.h"
+#include "tests/sim/model.h"
+#include "tests/sim/prompt.h"
 #include "tests/sim/report.h"
-#include "tests/sim/sequence.h"
 #include "tests/sim/wire.h"
 
 #include <string.h>
@@ -52,16 +52,16 @@ void act_session_acquire(struct sim *sim, int session)
 {
 	struct sim_session *s = &sim->session[session];
 	int f = act_session_format(sim, session);
-	int index = f == SIM_NONE || !s->open ? SIM_NONE : lease_new(sim, session);
+	int index = f == SIM_NONE || !s->open ? SIM_NONE : model_new(sim, session);
 	struct kvd_req req = {.op = KVD_OP_ACQUIRE};
 	uint8_t in[SIM_IN_MAX];
 
 	if (index == SIM_NONE)
 		return;
 	struct sim_lease *lease = &sim->lease[index];
-	sequence_make(sim, s->space, (uint32_t)f, &lease->seq);
+	prompt_make(sim, s->space, (uint32_t)f, &lease->seq);
 	req.n = act_session_length(sim, sim->format[f].page_tokens);
-	sequence_add_extras(sim, &lease->seq, req.n);
+	prompt_add_extras(sim, &lease->seq, req.n);
 	req.format = sim->format[f].id[s->space];
 	req.m = lease->seq.extra_count;
 	req.arg32 = random_below(&sim->random, 3);
@@ -150,7 +150,7 @@ static void act_session_pin(struct sim *sim, int session)
 	if (f == SIM_NONE || slot == SIM_NONE)
 		return;
 	struct sim_pin *pin = &sim->pin[slot];
-	sequence_make(sim, s->space, (uint32_t)f, &seq);
+	prompt_make(sim, s->space, (uint32_t)f, &seq);
 	pin->space = s->space;
 	pin->format = (uint32_t)f;
 	pin->n = req.n = act_session_length(sim, sim->format[f].page_tokens);
@@ -196,13 +196,17 @@ static void act_session_why(struct sim *sim, int session)
 	int f = act_session_format(sim, session);
 	struct kvd_req req = {.op = KVD_OP_WHY, .out_bytes = sizeof(struct kvd_why)};
 
+	if (random_percent(&sim->random, 20))
+		req.op = KVD_OP_PREFETCH;
+
 	if (f == SIM_NONE)
 		return;
-	sequence_make(sim, s->space, (uint32_t)f, &sim->why_seq);
+	prompt_make(sim, s->space, (uint32_t)f, &sim->why_seq);
 	req.n = act_session_length(sim, sim->format[f].page_tokens);
 	req.format = sim->format[f].id[s->space];
 	req.in_bytes = req.n * (uint32_t)sizeof(uint32_t);
-	report_trace(sim, "session %d: WHY %u tokens of format %d", session, req.n, f);
+	report_trace(sim, "session %d: %s %u tokens of format %d", session,
+		     coverage_op_name(req.op), req.n, f);
 	wire_send(sim, session, req, sim->why_seq.tokens, SIM_NONE, SIM_NONE);
 }
 

@@ -8,11 +8,11 @@
 #include "tests/sim/client.h"
 
 #include "tests/sim/coverage.h"
-#include "tests/sim/lease.h"
 #include "tests/sim/memory.h"
+#include "tests/sim/model.h"
+#include "tests/sim/orders.h"
+#include "tests/sim/prompt.h"
 #include "tests/sim/report.h"
-#include "tests/sim/sequence.h"
-#include "tests/sim/slabs.h"
 #include "tests/sim/wire.h"
 
 #include <base/bits.h>
@@ -32,13 +32,13 @@ static const int16_t client_results[KVD_OP_COUNT][CLIENT_RESULTS_MAX] = {
 	[KVD_OP_TOPUP] = {KVD_FULL, KVD_BUSY, -ECANCELED, -E2BIG},
 	[KVD_OP_RETURN] = {0},
 	[KVD_OP_HANDOFF] = {0},
-	[KVD_OP_CLAIM] = {KVD_MISS, KVD_FULL, -ENOSPC},
-	[KVD_OP_PREFETCH] = {-EOPNOTSUPP},
-	[KVD_OP_PIN] = {KVD_MISS, KVD_FULL},
+	[KVD_OP_CLAIM] = {KVD_MISS, -ENOSPC},
+	[KVD_OP_PREFETCH] = {-E2BIG},
+	[KVD_OP_PIN] = {KVD_MISS, KVD_FULL, -E2BIG},
 	[KVD_OP_UNPIN] = {KVD_MISS},
 	[KVD_OP_EVICT] = {0},
 	[KVD_OP_CANCEL] = {KVD_MISS},
-	[KVD_OP_WHY] = {0},
+	[KVD_OP_WHY] = {-E2BIG},
 };
 
 static void client_allowed(struct sim *sim, const struct sim_pending *p, int result)
@@ -71,7 +71,7 @@ static void client_acquired(struct sim *sim, const struct sim_pending *p, const 
 		lease->used = false;
 		return;
 	}
-	uint32_t floor = lease->no_hit ? 0 : lease_floor(sim, &lease->seq, p->req.n, p->lease);
+	uint32_t floor = lease->no_hit ? 0 : model_floor(sim, &lease->seq, p->req.n, p->lease);
 	REPORT_REQUIRE(sim, rep->at.cached_tokens >= floor,
 		       "cached %u tokens of %u, though %u are held", rep->at.cached_tokens,
 		       p->req.n, floor);
@@ -81,9 +81,10 @@ static void client_acquired(struct sim *sim, const struct sim_pending *p, const 
 		       "cached %u, build from %u of %u", rep->at.cached_tokens, rep->at.build_from,
 		       p->req.n);
 	lease->known_tokens = p->req.n;
-	lease->prompt_tokens = p->req.n;
-	lease->decode_blocks = p->req.arg32;
-	lease_adopt(sim, p->lease, rep, handles);
+	uint32_t page_tokens = sim->format[lease->seq.format].page_tokens;
+	lease->granted_blocks = (uint32_t)bits_div_ceil(p->req.n, page_tokens) + p->req.arg32;
+	lease->hit_blocks = rep->at.cached_tokens / page_tokens;
+	model_adopt(sim, p->lease, rep, handles);
 	REPORT_REQUIRE(sim, lease->tail_tokens <= p->req.n - lease->build_from,
 		       "a tail of %u tokens from %u of %u", lease->tail_tokens, lease->build_from,
 		       p->req.n);
@@ -102,7 +103,11 @@ static void client_claimed(struct sim *sim, const struct sim_pending *p, const s
 	struct sim_lease *lease = &sim->lease[ticket->lease];
 	lease->session = p->session;
 	lease->moving = false;
-	lease_adopt(sim, ticket->lease, rep, handles);
+	lease->id = rep->lease;
+	REPORT_REQUIRE(sim, rep->aux >> 32 == lease->known_tokens, "a claim of %u tokens, not %u",
+		       (uint32_t)(rep->aux >> 32), lease->known_tokens);
+	model_drop_useless(sim, ticket->lease);
+	model_adopt(sim, ticket->lease, rep, handles);
 	ticket->used = false;
 	memcpy(sim->spent_ticket, ticket->bytes, sizeof(sim->spent_ticket));
 	coverage_count("ticket claimed");
@@ -117,7 +122,7 @@ static void client_forked(struct sim *sim, const struct sim_pending *p, const st
 		child->used = false;
 		return;
 	}
-	lease_adopt(sim, p->lease, rep, handles);
+	model_adopt(sim, p->lease, rep, handles);
 	REPORT_REQUIRE(sim, child->tail_tokens == p->req.m, "a fork with %u tokens of tail, not %u",
 		       child->tail_tokens, p->req.m);
 	coverage_count(child->tail_tokens ? "fork, tail" : "fork, no tail");
@@ -131,15 +136,13 @@ static void client_extended(struct sim *sim, const struct sim_pending *p, const 
 	if (rep->result != 0)
 		return;
 	lease->known_tokens = BITS_MAX(lease->known_tokens, p->tokens_after);
+	lease->build_from = rep->at.build_from;
 	if (p->req.flags) {
-		REPORT_REQUIRE(sim, rep->at.build_from <= lease->build_from,
-			       "build from %u, was %u", rep->at.build_from, lease->build_from);
-		lease->build_from = rep->at.build_from;
 		lease->event_seq_seen = rep->at.event_seq;
 		coverage_event(rep->at.event);
 		coverage_count(p->req.flags & KVD_EXTEND_TAKE ? "extend, take" : "extend, call");
 	}
-	lease_take_handles(sim, p->lease, p->req.first, rep->at.handle_count, handles);
+	model_take_handles(sim, p->lease, p->req.first, rep->at.handle_count, handles);
 	memory_check_lease(sim, lease);
 }
 
@@ -174,7 +177,7 @@ static void client_topped(struct sim *sim, const struct sim_pending *p, const st
 			block->page[part] = handles[i * format->parts + part];
 			memory_grant(sim, block->page[part], group->space, (uint32_t)p->aux, part,
 				     MEMORY_WRITER_GROUP(g));
-			slabs_import(sim, p->session, block->page[part].page);
+			orders_import(sim, p->session, block->page[part].page);
 		}
 	}
 }
@@ -210,7 +213,7 @@ static void client_why(struct sim *sim, const struct sim_pending *p, const struc
 {
 	struct kvd_why why;
 	struct sim_sequence *seq = &sim->why_seq;
-	uint32_t floor = lease_floor(sim, seq, p->req.n, SIM_NONE);
+	uint32_t floor = model_floor(sim, seq, p->req.n, SIM_NONE);
 
 	REPORT_REQUIRE(sim, rep->out_bytes == sizeof(why), "why: %u bytes", rep->out_bytes);
 	memcpy(&why, payload, sizeof(why));
@@ -294,7 +297,16 @@ static void client_dispatch(struct sim *sim, const struct sim_pending *p, const 
 		client_pinned(sim, p, rep);
 		break;
 	case KVD_OP_WHY:
-		client_why(sim, p, rep, payload);
+		if (rep->result == 0)
+			client_why(sim, p, rep, payload);
+		break;
+	case KVD_OP_PREFETCH:
+		REPORT_REQUIRE(sim,
+			       rep->result != 0 ||
+				       (rep->at.cached_tokens <= p->req.n &&
+					rep->at.cached_tokens >= model_floor(sim, &sim->why_seq,
+									     p->req.n, SIM_NONE)),
+			       "prefetch: %u tokens of %u", rep->at.cached_tokens, p->req.n);
 		break;
 	default:
 		client_admin(sim, p, rep, payload);

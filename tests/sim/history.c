@@ -11,12 +11,12 @@
 #include "tests/sim/act.h"
 #include "tests/sim/coverage.h"
 #include "tests/sim/hostile.h"
-#include "tests/sim/lease.h"
 #include "tests/sim/life.h"
 #include "tests/sim/memory.h"
+#include "tests/sim/model.h"
 #include "tests/sim/oracle.h"
+#include "tests/sim/orders.h"
 #include "tests/sim/report.h"
-#include "tests/sim/slabs.h"
 #include "tests/sim/wire.h"
 #include "tests/sim/world.h"
 
@@ -82,7 +82,9 @@ static void history_act(struct sim *sim)
 	int lease = history_lease(sim);
 	int evil = sim->with_evil && choice >= 90 ? history_session(sim, true) : SIM_NONE;
 
-	if (choice < 4 || session == SIM_NONE)
+	if (sim->draining && random_percent(&sim->random, 10) && history_admin(sim) != SIM_NONE)
+		act_admin_drain(sim, history_admin(sim), false);
+	else if (choice < 4 || session == SIM_NONE)
 		history_life(sim);
 	else if (choice < 62 && lease != SIM_NONE)
 		act_lease_step(sim, lease);
@@ -110,12 +112,12 @@ static void history_clock(struct sim *sim)
 
 static void history_shell(struct sim *sim)
 {
-	slabs_progress(sim, false);
+	orders_progress(sim, false);
 	if (core_deadline_ns(sim->core) <= sim->now_ns || random_percent(&sim->random, 60))
 		core_time(sim->core, sim->now_ns);
 	for (int s = 0; s < (int)SIM_SESSIONS_MAX; s++)
 		if (sim->session[s].open && random_percent(&sim->random, 20))
-			slabs_answer(sim, s);
+			orders_answer(sim, s);
 	life_collect(sim);
 }
 
@@ -123,10 +125,10 @@ static void history_shell(struct sim *sim)
 static void history_settle(struct sim *sim)
 {
 	for (uint32_t i = 0; i < HISTORY_TURNS_MAX; i++) {
-		slabs_progress(sim, true);
+		orders_progress(sim, true);
 		core_time(sim->core, sim->now_ns);
 		life_collect(sim);
-		if (!core_busy(sim->core) && !slabs_pending(sim))
+		if (!core_busy(sim->core) && !orders_pending(sim))
 			return;
 	}
 	report_fail(sim, "the core never comes to rest");

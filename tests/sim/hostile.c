@@ -10,9 +10,9 @@
 #include "tests/sim/hostile.h"
 
 #include "tests/sim/coverage.h"
-#include "tests/sim/lease.h"
+#include "tests/sim/model.h"
+#include "tests/sim/prompt.h"
 #include "tests/sim/report.h"
-#include "tests/sim/sequence.h"
 #include "tests/sim/wire.h"
 
 #include <base/bits.h>
@@ -133,7 +133,7 @@ static bool hostile_seal_foreign(struct sim *sim, int session, struct kvd_req *r
 	if (!lease || lease->pending != SIM_NONE || sim->format[lease->seq.format].parts > 1)
 		return false;
 	uint32_t page_tokens = sim->format[lease->seq.format].page_tokens;
-	uint32_t block = bits_div_ceil(lease->prompt_tokens, page_tokens) + lease->decode_blocks;
+	uint32_t block = lease->granted_blocks;
 	if (lease->known_tokens > block * page_tokens || block + 1 >= SIM_BLOCKS_MAX ||
 	    sim->page[page.page].writer == (int)SIM_LEASES_MAX + sim->session[session].group ||
 	    sim->page[page.page].writer == (int)(lease - sim->lease))

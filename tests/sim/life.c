@@ -9,8 +9,8 @@
 #include "tests/sim/life.h"
 
 #include "tests/sim/coverage.h"
-#include "tests/sim/lease.h"
 #include "tests/sim/memory.h"
+#include "tests/sim/model.h"
 #include "tests/sim/report.h"
 #include "tests/sim/wire.h"
 
@@ -69,7 +69,9 @@ static int life_start(struct sim *sim, const struct core_session_args *args, int
 
 	memset(s, 0, sizeof(*s));
 	*s = (struct sim_session){.process = process, .group = SIM_NONE, .space = args->space};
+	sim->opening = slot;
 	int number = core_session_open(sim->core, args, sim->now_ns);
+	sim->opening = SIM_NONE;
 	report_trace(sim, "session %d: open, space %u process %d group %llu%s: %d", slot,
 		     args->space, process, (unsigned long long)args->group,
 		     args->quiesced ? " quiesced" : "", number);
@@ -124,14 +126,12 @@ int life_open(struct sim *sim)
 	if (p->scribbles && random_percent(&sim->random, 60)) {
 		args.quiesced = true;
 		p->scribbles = 0;
+		p->imports = 0;
 		coverage_count("hello, quiesced");
 	}
 	int slot = life_start(sim, &args, process);
-	if (slot == SIM_NONE) {
-		if (p->sessions == 0 && !p->scribbles && !p->imports)
-			p->used = false;
+	if (slot == SIM_NONE)
 		return SIM_NONE;
-	}
 	sim->session[slot].deaf = random_percent(&sim->random, 15);
 	life_count(sim, slot);
 	return slot;
@@ -168,32 +168,46 @@ int life_open_evil(struct sim *sim)
 	return slot;
 }
 
-/* A rank died: what the others have bound was the magazine's, and goes with it. */
-static void life_unbind(struct sim *sim, int group)
+/* The pages of the group's magazine, by bit. */
+static uint64_t life_magazine(const struct sim *sim, const struct sim_group *group)
 {
+	uint64_t pages = 0;
+
+	for (uint32_t f = 0; f < SIM_FORMATS_MAX; f++)
+		for (uint32_t i = 0; i < group->count[f]; i++)
+			for (uint32_t part = 0; part < sim->format[f].parts; part++)
+				pages |= 1ull << group->block[f][i].page[part].page;
+	return pages;
+}
+
+static void life_lose_magazine(struct sim *sim, struct sim_group *group)
+{
+	for (uint64_t pages = life_magazine(sim, group); pages; pages &= pages - 1)
+		sim->page[__builtin_ctzll(pages)].writer = SIM_NONE;
+	memset(group->count, 0, sizeof(group->count));
+}
+
+/*
+ * A rank died. It may write to whatever the ranks of its group write: the leases of the others are
+ * revoked, and what is in their open pages is not looked at any more. Returns those pages.
+ */
+static uint64_t life_end_group(struct sim *sim, int group)
+{
+	uint64_t pages = life_magazine(sim, &sim->group[group]);
+
+	sim->group[group].id = 0;
 	for (uint32_t i = 0; i < SIM_LEASES_MAX; i++) {
 		struct sim_lease *lease = &sim->lease[i];
 		if (!lease->used || lease->session == SIM_NONE ||
 		    sim->session[lease->session].group != group)
 			continue;
+		coverage_count("lease, revoked");
+		pages |= model_open_pages(sim, lease);
+		if (lease->parent != SIM_NONE)
+			lease->tail_tokens = 0;
 		for (uint32_t b = 0; b < SIM_BLOCKS_MAX; b++)
-			if (lease->block[b].state == SIM_BLOCK_BOUND)
-				lease_unbind(sim, lease, b);
-	}
-}
-
-/* The magazine of a group that ends: its pages, by bit. */
-static uint64_t life_lose_magazine(struct sim *sim, struct sim_group *group)
-{
-	uint64_t pages = 0;
-
-	for (uint32_t f = 0; f < SIM_FORMATS_MAX; f++) {
-		for (uint32_t i = 0; i < group->count[f]; i++)
-			for (uint32_t part = 0; part < sim->format[f].parts; part++) {
-				memory_drop(sim, group->block[f][i].page[part]);
-				pages |= 1ull << group->block[f][i].page[part].page;
-			}
-		group->count[f] = 0;
+			if (lease->block[b].state != SIM_BLOCK_READ)
+				lease->block[b].written = 0;
 	}
 	return pages;
 }
@@ -204,25 +218,22 @@ static uint64_t life_lose(struct sim *sim, int session, bool broken)
 	struct sim_session *s = &sim->session[session];
 	uint64_t pages = 0;
 
-	for (int i = 0; i < (int)SIM_LEASES_MAX; i++)
-		if (sim->lease[i].used && sim->lease[i].session == session)
-			pages |= lease_lose(sim, i);
-	wire_forget(sim, session);
-	if (s->group != SIM_NONE) {
-		struct sim_group *group = &sim->group[s->group];
-		group->sessions--;
-		if (broken)
-			life_unbind(sim, s->group);
-		if (broken || group->sessions == 0)
-			pages |= life_lose_magazine(sim, group);
-		if (broken)
-			group->id = 0;
-		if (group->sessions == 0)
-			group->used = false;
-	}
 	s->open = false;
 	s->closing = true;
 	sim->process[s->process].sessions--;
+	for (int i = 0; i < (int)SIM_LEASES_MAX; i++)
+		if (sim->lease[i].used && sim->lease[i].session == session)
+			pages |= model_lose(sim, i);
+	wire_forget(sim, session);
+	if (s->group == SIM_NONE)
+		return pages;
+	struct sim_group *group = &sim->group[s->group];
+	if (broken && group->id)
+		pages |= life_end_group(sim, s->group);
+	if (--group->sessions == 0) {
+		life_lose_magazine(sim, group);
+		group->used = false;
+	}
 	return pages;
 }
 
@@ -233,7 +244,7 @@ void life_bye(struct sim *sim, int session)
 
 	report_trace(sim, "session %d: bye", session);
 	coverage_count("end, bye");
-	p->scribbles &= ~life_lose(sim, session, false);
+	life_lose(sim, session, false);
 	core_session_close(sim->core, s->number, CORE_END_BYE, sim->now_ns);
 	if (p->sessions == 0 && !p->scribbles && !p->imports)
 		life_prove(sim, s->process);
@@ -246,23 +257,37 @@ void life_break(struct sim *sim, int session)
 
 	report_trace(sim, "session %d: breaks", session);
 	coverage_count("end, broken");
-	p->scribbles |= life_lose(sim, session, true);
-	p->imports |= s->imports;
+	uint64_t pages = life_lose(sim, session, true);
+	if (!p->silent) {
+		p->scribbles |= pages;
+		p->imports |= s->imports;
+	}
 	core_session_close(sim->core, s->number, CORE_END_BROKEN, sim->now_ns);
+}
+
+static void life_hang_up(struct sim *sim, int process)
+{
+	for (int i = 0; i < (int)SIM_SESSIONS_MAX; i++)
+		if (sim->session[i].open && sim->session[i].process == process)
+			life_break(sim, i);
 }
 
 void life_prove(struct sim *sim, int process)
 {
 	struct sim_process *p = &sim->process[process];
+	bool hangs_up = random_percent(&sim->random, 50);
 
-	for (int i = 0; i < (int)SIM_SESSIONS_MAX; i++)
-		if (sim->session[i].open && sim->session[i].process == process)
-			life_break(sim, i);
-	report_trace(sim, "process %d: proven dead", process);
+	report_trace(sim, "process %d: dies%s", process, hangs_up ? "" : ", proof first");
+	coverage_count(hangs_up ? "death, hang-up first" : "death, proof first");
+	if (hangs_up)
+		life_hang_up(sim, process);
 	uint64_t id = p->id;
-	p->used = false;
-	coverage_count("process, proven dead");
+	p->scribbles = 0;
+	p->imports = 0;
+	p->silent = true;
 	core_process_dead(sim->core, id, sim->now_ns);
+	life_hang_up(sim, process);
+	p->used = false;
 }
 
 void life_collect(struct sim *sim)
@@ -282,7 +307,7 @@ void life_expire_tickets(struct sim *sim)
 		struct sim_ticket *ticket = &sim->ticket[i];
 		if (!ticket->used || ticket->expires_ns > sim->now_ns)
 			continue;
-		lease_lose(sim, ticket->lease);
+		model_lose(sim, ticket->lease);
 		ticket->used = false;
 		coverage_count("ticket expired");
 	}

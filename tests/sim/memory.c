@@ -10,9 +10,9 @@
  */
 #include "tests/sim/memory.h"
 
+#include "tests/sim/orders.h"
+#include "tests/sim/prompt.h"
 #include "tests/sim/report.h"
-#include "tests/sim/sequence.h"
-#include "tests/sim/slabs.h"
 
 #include <string.h>
 
@@ -53,7 +53,7 @@ void memory_show(struct sim *sim, struct kvd_handle page, uint32_t space, uint32
 		 uint32_t part)
 {
 	REPORT_REQUIRE(sim, page.page < SIM_PAGES_MAX, "page %u does not exist", page.page);
-	const struct sim_slab *slab = slabs_of(sim, page.page);
+	const struct sim_slab *slab = orders_of(sim, page.page);
 	REPORT_REQUIRE(sim, slab && slab->live && !slab->retiring,
 		       "page %u given from a slab that is not live", page.page);
 	REPORT_REQUIRE(sim, slab->make.space == space, "page %u of namespace %u given to %u",
@@ -92,7 +92,7 @@ void memory_write(struct sim *sim, struct sim_lease *lease, uint32_t block, uint
 	for (uint32_t part = 0; part < format->parts; part++)
 		for (uint32_t i = b->written; i < end; i++)
 			sim->page[b->page[part].page].token[i] =
-				sequence_bytes(&lease->seq, part, block * format->page_tokens + i);
+				prompt_bytes(&lease->seq, part, block * format->page_tokens + i);
 	if (end > b->written)
 		b->written = (uint16_t)end;
 }
@@ -109,16 +109,29 @@ void memory_copy_tail(struct sim *sim, struct sim_lease *lease, uint32_t block)
 	lease->tail_copied = true;
 }
 
+static void memory_wrong(struct sim *sim, const struct sim_lease *lease, uint32_t page,
+			 uint32_t part, uint32_t block, uint32_t count)
+{
+	uint32_t at = block * sim->format[lease->seq.format].page_tokens;
+	uint32_t i = 0;
+
+	while (i + 1 < count && sim->page[page].token[i] == prompt_bytes(&lease->seq, part, at + i))
+		i++;
+	report_fail(sim, "lease model %d (%#llx): wrong bytes in page %u, block %u token %u",
+		    (int)(lease - sim->lease), (unsigned long long)lease->id, page, block, i);
+}
+
 static void memory_check_run(struct sim *sim, const struct sim_lease *lease, uint32_t page,
 			     uint32_t part, uint32_t block, uint32_t count)
 {
+	const uint32_t *token = sim->page[page].token;
 	uint32_t at = block * sim->format[lease->seq.format].page_tokens;
+	uint32_t wrong = 0;
 
 	for (uint32_t i = 0; i < count; i++)
-		REPORT_REQUIRE(
-			sim, sim->page[page].token[i] == sequence_bytes(&lease->seq, part, at + i),
-			"lease model %d (%#llx): wrong bytes in page %u, block %u token %u",
-			(int)(lease - sim->lease), (unsigned long long)lease->id, page, block, i);
+		wrong |= token[i] ^ prompt_bytes(&lease->seq, part, at + i);
+	if (__builtin_expect(wrong != 0, 0))
+		memory_wrong(sim, lease, page, part, block, count);
 }
 
 void memory_check_lease(struct sim *sim, const struct sim_lease *lease)

@@ -7,11 +7,11 @@
  */
 #include "tests/sim/oracle.h"
 
-#include "tests/sim/lease.h"
 #include "tests/sim/memory.h"
+#include "tests/sim/model.h"
+#include "tests/sim/orders.h"
+#include "tests/sim/prompt.h"
 #include "tests/sim/report.h"
-#include "tests/sim/sequence.h"
-#include "tests/sim/slabs.h"
 
 #include <base/bits.h>
 
@@ -26,11 +26,11 @@ static void oracle_waiting(struct sim *sim)
 		const struct sim_pending *p = &sim->pending[i];
 		if (!p->used)
 			continue;
-		REPORT_REQUIRE(sim, p->due_ns > sim->now_ns || slabs_pending(sim),
+		REPORT_REQUIRE(sim, p->due_ns > sim->now_ns || orders_pending(sim),
 			       "no reply to op %u #%u by its deadline", p->req.op, p->req.tag);
 		first = BITS_MIN(first, p->due_ns);
 	}
-	REPORT_REQUIRE(sim, core_deadline_ns(sim->core) <= first || slabs_pending(sim),
+	REPORT_REQUIRE(sim, core_deadline_ns(sim->core) <= first || orders_pending(sim),
 		       "the core wants to be called after a deadline");
 }
 
@@ -43,17 +43,18 @@ static bool oracle_builds(const struct sim *sim, const struct sim_lease *lease, 
 
 	if (!lease->used || !lease->id || lease->no_hit || lease->block[block].published)
 		return false;
-	if (sequence_common(&lease->seq, seq, end) < end)
+	if (prompt_common(&lease->seq, seq, end) < end)
 		return false;
-	if (!lease->moving && lease_row(sim, lease)->state == KVD_LEASE_CALL)
-		return true;
+	uint32_t state = lease->moving ? KVD_LEASE_OK : model_row(sim, lease)->state;
+	if (state != KVD_LEASE_OK)
+		return state == KVD_LEASE_CALL;
 	return lease->build_from < end;
 }
 
 /* A lease that waits for a block waits for somebody. */
 static void oracle_followed(struct sim *sim, const struct sim_lease *lease)
 {
-	const struct kvd_lease_row *row = lease_row(sim, lease);
+	const struct kvd_lease_row *row = model_row(sim, lease);
 	uint32_t block = row->ready_tokens / sim->format[lease->seq.format].page_tokens;
 
 	if (row->state != KVD_LEASE_OK || row->ready_tokens >= lease->build_from)
@@ -74,7 +75,7 @@ static void oracle_leases(struct sim *sim)
 		const struct sim_lease *lease = &sim->lease[i];
 		if (!lease->used || !lease->id || lease->moving)
 			continue;
-		const struct kvd_lease_row *row = lease_row(sim, lease);
+		const struct kvd_lease_row *row = model_row(sim, lease);
 		REPORT_REQUIRE(sim, row->generation == KVD_LEASE_GENERATION(lease->id),
 			       "lease %#llx: its row is of generation %u",
 			       (unsigned long long)lease->id, row->generation);

@@ -91,12 +91,13 @@ struct sim_lease {
 	bool released; /* parent of forks: only its tail is still looked at */
 	uint64_t id;
 	int session;
-	int pending;	       /* the one request about it that is in flight, or SIM_NONE */
-	uint32_t known_tokens; /* that kvd knows */
-	uint32_t prompt_tokens;
+	int parent;		 /* of a fork */
+	int pending;		 /* the one request about it that is in flight, or SIM_NONE */
+	uint32_t known_tokens;	 /* that kvd knows */
+	uint32_t granted_blocks; /* that have, or shall have, a page of kvd's */
+	uint32_t hit_blocks;	 /* of the ACQUIRE */
 	uint32_t cached_tokens;
 	uint32_t build_from;
-	uint32_t decode_blocks; /* still promised */
 	uint32_t event_seq_seen;
 	bool follows;
 	struct kvd_handle tail[SIM_PARTS_MAX];
@@ -218,6 +219,7 @@ struct sim {
 	struct sim_process process[SIM_PROCESSES_MAX];
 	struct sim_session session[SIM_SESSIONS_MAX];
 	int by_number[SIM_NUMBERS_MAX];
+	int opening; /* the session whose number the core is about to tell, or SIM_NONE */
 	struct sim_group group[SIM_GROUPS_MAX];
 	struct sim_lease lease[SIM_LEASES_MAX];
 	struct sim_pending pending[SIM_PENDING_MAX];

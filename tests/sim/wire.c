@@ -12,8 +12,8 @@
 #include "tests/sim/client.h"
 #include "tests/sim/coverage.h"
 #include "tests/sim/life.h"
+#include "tests/sim/orders.h"
 #include "tests/sim/report.h"
-#include "tests/sim/slabs.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -149,15 +149,17 @@ static void wire_session_row(void *ctx, uint32_t session, const struct kvd_sessi
 	struct sim *sim = ctx;
 	int s = sim->by_number[session];
 
+	if (s == SIM_NONE)
+		s = sim->opening;
 	REPORT_REQUIRE(sim, s != SIM_NONE, "row 0 of session %u does not exist", session);
 	if (value->retiring_slab && value->retiring_slab != sim->session[s].row0.retiring_slab)
-		slabs_require_idle(sim, value->retiring_slab - 1);
+		orders_require_idle(sim, value->retiring_slab - 1);
 	sim->session[s].row0 = *value;
 }
 
 static void wire_order(void *ctx, const struct core_order *order)
 {
-	slabs_order(ctx, order);
+	orders_order(ctx, order);
 }
 
 static void wire_note(void *ctx, enum core_note_kind kind, const char *text)

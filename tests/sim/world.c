@@ -97,6 +97,7 @@ void world_init(struct sim *sim, uint64_t seed)
 	sim->seed = seed;
 	sim->random.state = seed;
 	sim->now_ns = 1000000000ull;
+	sim->opening = SIM_NONE;
 	sim->format_count = SIM_FORMATS_MAX;
 	sim->make_fails_percent = random_percent(&sim->random, 30) ? 5 : 0;
 	for (uint32_t i = 0; i < SIM_NUMBERS_MAX; i++)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slabs.c: orders of the core, as a slow and sometimes failing shell carries them out.
+ * orders.c: orders of the core, as a slow and sometimes failing shell carries them out.
  *
  * A slab that is destroyed must be in nobody's way: no page of it is held, read or possibly
  * written by anybody, and unless the order is forced nobody maps it any more. Two slabs never
  * share a page record, and together they never exceed the pool.
  */
-#include "tests/sim/slabs.h"
+#include "tests/sim/orders.h"
 
 #include "tests/sim/coverage.h"
 #include "tests/sim/memory.h"
@@ -15,7 +15,7 @@
 
 #include <errno.h>
 
-struct sim_slab *slabs_of(struct sim *sim, uint32_t page)
+struct sim_slab *orders_of(struct sim *sim, uint32_t page)
 {
 	for (uint32_t i = 0; i < SIM_SLABS_MAX; i++) {
 		struct sim_slab *slab = &sim->slab[i];
@@ -26,7 +26,7 @@ struct sim_slab *slabs_of(struct sim *sim, uint32_t page)
 	return NULL;
 }
 
-static void slabs_make(struct sim *sim, struct sim_slab *slab, const struct core_order *order)
+static void orders_make(struct sim *sim, struct sim_slab *slab, const struct core_order *order)
 {
 	uint64_t bytes = order->slab_bytes;
 
@@ -54,7 +54,7 @@ static void slabs_make(struct sim *sim, struct sim_slab *slab, const struct core
 	*slab = (struct sim_slab){.used = true, .make = *order};
 }
 
-void slabs_require_idle(struct sim *sim, uint32_t number)
+void orders_require_idle(struct sim *sim, uint32_t number)
 {
 	REPORT_REQUIRE(sim, number < SIM_SLABS_MAX && sim->slab[number].used,
 		       "slab %u does not exist", number);
@@ -63,13 +63,13 @@ void slabs_require_idle(struct sim *sim, uint32_t number)
 		memory_require_idle(sim, page);
 }
 
-static void slabs_destroy(struct sim *sim, struct sim_slab *slab, const struct core_order *order)
+static void orders_destroy(struct sim *sim, struct sim_slab *slab, const struct core_order *order)
 {
 	uint64_t bit = 1ull << order->slab;
 
 	REPORT_REQUIRE(sim, slab->live && !slab->retiring, "slab %u is destroyed, not live",
 		       order->slab);
-	slabs_require_idle(sim, order->slab);
+	orders_require_idle(sim, order->slab);
 	coverage_count(order->forced ? "destroy, forced" : "destroy, answered");
 	for (uint32_t i = 0; i < SIM_SESSIONS_MAX && !order->forced; i++)
 		REPORT_REQUIRE(sim, !sim->session[i].open || !(sim->session[i].imports & bit),
@@ -86,7 +86,7 @@ static void slabs_destroy(struct sim *sim, struct sim_slab *slab, const struct c
 	slab->retiring = true;
 }
 
-void slabs_order(struct sim *sim, const struct core_order *order)
+void orders_order(struct sim *sim, const struct core_order *order)
 {
 	static const uint16_t delays_ms[] = {0, 0, 0, 1, 3, 20, 200};
 
@@ -97,13 +97,13 @@ void slabs_order(struct sim *sim, const struct core_order *order)
 		     order->space, order->first_page, order->page_count,
 		     (uint32_t)order->stride_bytes, order->forced ? " forced" : "");
 	if (order->kind == CORE_ORDER_SLAB_MAKE)
-		slabs_make(sim, slab, order);
+		orders_make(sim, slab, order);
 	else
-		slabs_destroy(sim, slab, order);
+		orders_destroy(sim, slab, order);
 	slab->due_ns = sim->now_ns + delays_ms[random_below(&sim->random, 7)] * 1000000ull;
 }
 
-static void slabs_finish(struct sim *sim, uint32_t number)
+static void orders_finish(struct sim *sim, uint32_t number)
 {
 	struct sim_slab *slab = &sim->slab[number];
 	enum core_order_kind kind = CORE_ORDER_SLAB_MAKE;
@@ -125,17 +125,17 @@ static void slabs_finish(struct sim *sim, uint32_t number)
 	core_complete(sim->core, kind, number, result, sim->now_ns);
 }
 
-void slabs_progress(struct sim *sim, bool all)
+void orders_progress(struct sim *sim, bool all)
 {
 	for (uint32_t i = 0; i < SIM_SLABS_MAX; i++) {
 		const struct sim_slab *slab = &sim->slab[i];
 		if (slab->used && (!slab->live || slab->retiring) &&
 		    (all || slab->due_ns <= sim->now_ns))
-			slabs_finish(sim, i);
+			orders_finish(sim, i);
 	}
 }
 
-bool slabs_pending(const struct sim *sim)
+bool orders_pending(const struct sim *sim)
 {
 	for (uint32_t i = 0; i < SIM_SLABS_MAX; i++)
 		if (sim->slab[i].used && (!sim->slab[i].live || sim->slab[i].retiring))
@@ -143,10 +143,10 @@ bool slabs_pending(const struct sim *sim)
 	return false;
 }
 
-void slabs_import(struct sim *sim, int session, uint32_t page)
+void orders_import(struct sim *sim, int session, uint32_t page)
 {
 	struct sim_session *s = &sim->session[session];
-	struct sim_slab *slab = slabs_of(sim, page);
+	struct sim_slab *slab = orders_of(sim, page);
 	struct kvd_slab_wire wire;
 
 	if (!slab || (s->imports >> slab->make.slab & 1))
@@ -163,7 +163,7 @@ void slabs_import(struct sim *sim, int session, uint32_t page)
 	s->imports |= 1ull << wire.slab;
 }
 
-void slabs_answer(struct sim *sim, int session)
+void orders_answer(struct sim *sim, int session)
 {
 	struct sim_session *s = &sim->session[session];
 	struct kvd_req req = {.op = KVD_OP_SLAB_GONE};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sequence.c: prompts that meet and part.
+ * prompt.c: prompts that meet and part.
  *
  * A few endless streams exist, the same in every history. A sequence follows one of them and may
  * change over to another at a few preferred positions: at block boundaries, just before, and in
@@ -8,23 +8,23 @@
  * generated after the prompt goes on in the same stream, like greedy decoding: two leases with the
  * same prompt race to seal the same blocks.
  */
-#include "tests/sim/sequence.h"
+#include "tests/sim/prompt.h"
 
 #include <base/bits.h>
 #include <string.h>
 
-#define SEQUENCE_STREAMS 4u
-#define SEQUENCE_ALPHABET 29u
+#define PROMPT_STREAMS 4u
+#define PROMPT_ALPHABET 29u
 
-static const uint16_t sequence_cuts[] = {0, 8, 16, 25, 32, 44, 48, 64, 64, 75, 96, 128, 140, 200};
+static const uint16_t prompt_cuts[] = {0, 8, 16, 25, 32, 44, 48, 64, 64, 75, 96, 128, 140, 200};
 
-static uint32_t sequence_stream_token(uint32_t stream, uint32_t pos)
+static uint32_t prompt_stream_token(uint32_t stream, uint32_t pos)
 {
 	return (uint32_t)(random_mix(((uint64_t)stream << 32 | pos) + 0x51ed27ull) %
-			  SEQUENCE_ALPHABET);
+			  PROMPT_ALPHABET);
 }
 
-static void sequence_hash_from(struct sim_sequence *seq, uint32_t from)
+static void prompt_hash_from(struct sim_sequence *seq, uint32_t from)
 {
 	uint64_t h = from ? seq->hash[from - 1] : random_mix(seq->space * 131 + seq->format + 1);
 
@@ -38,32 +38,31 @@ static void sequence_hash_from(struct sim_sequence *seq, uint32_t from)
 	}
 }
 
-static void sequence_fill(struct sim_sequence *seq, uint32_t from, uint32_t stream)
+static void prompt_fill(struct sim_sequence *seq, uint32_t from, uint32_t stream)
 {
 	for (uint32_t i = from; i < SIM_TOKENS_MAX; i++)
-		seq->tokens[i] = sequence_stream_token(stream, i);
+		seq->tokens[i] = prompt_stream_token(stream, i);
 }
 
-void sequence_make(struct sim *sim, uint32_t space, uint32_t format, struct sim_sequence *out)
+void prompt_make(struct sim *sim, uint32_t space, uint32_t format, struct sim_sequence *out)
 {
 	out->space = space;
 	out->format = format;
 	out->extra_count = 0;
-	sequence_fill(out, 0, random_below(&sim->random, 2));
+	prompt_fill(out, 0, random_below(&sim->random, 2));
 	for (uint32_t i = random_below(&sim->random, 3); i > 0; i--)
-		sequence_fill(out,
-			      sequence_cuts[random_below(&sim->random, ARRAY_LEN(sequence_cuts))],
-			      random_below(&sim->random, SEQUENCE_STREAMS));
-	sequence_hash_from(out, 0);
+		prompt_fill(out, prompt_cuts[random_below(&sim->random, ARRAY_LEN(prompt_cuts))],
+			    random_below(&sim->random, PROMPT_STREAMS));
+	prompt_hash_from(out, 0);
 }
 
-void sequence_diverge(struct sim *sim, struct sim_sequence *seq, uint32_t from)
+void prompt_diverge(struct sim *sim, struct sim_sequence *seq, uint32_t from)
 {
-	sequence_fill(seq, from, random_below(&sim->random, SEQUENCE_STREAMS));
-	sequence_hash_from(seq, from);
+	prompt_fill(seq, from, random_below(&sim->random, PROMPT_STREAMS));
+	prompt_hash_from(seq, from);
 }
 
-void sequence_add_extras(struct sim *sim, struct sim_sequence *seq, uint32_t n)
+void prompt_add_extras(struct sim *sim, struct sim_sequence *seq, uint32_t n)
 {
 	static const uint16_t places[] = {3, 20, 37};
 	uint32_t pos = places[random_below(&sim->random, ARRAY_LEN(places))];
@@ -73,10 +72,10 @@ void sequence_add_extras(struct sim *sim, struct sim_sequence *seq, uint32_t n)
 	seq->extra_count = 1;
 	seq->extras[0] = (struct kvd_extra){.token_pos = pos};
 	seq->extras[0].digest[0] = (uint8_t)random_range(&sim->random, 1, 2);
-	sequence_hash_from(seq, 0);
+	prompt_hash_from(seq, 0);
 }
 
-uint32_t sequence_common(const struct sim_sequence *a, const struct sim_sequence *b, uint32_t n)
+uint32_t prompt_common(const struct sim_sequence *a, const struct sim_sequence *b, uint32_t n)
 {
 	uint32_t i = 0;
 
@@ -85,9 +84,4 @@ uint32_t sequence_common(const struct sim_sequence *a, const struct sim_sequence
 	while (i < n && a->hash[i] == b->hash[i])
 		i++;
 	return i;
-}
-
-uint32_t sequence_bytes(const struct sim_sequence *seq, uint32_t part, uint32_t pos)
-{
-	return seq->hash[pos] ^ (part * 0x9e3779b9u);
 }
