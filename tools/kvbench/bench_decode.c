@@ -3,8 +3,8 @@
  * Decoding of one sequence, token by token, from the start and at depth: tokens per second. The
  * limit is the bytes touched (all weights and the KV so far) over the measured read bandwidth.
  */
+#include "tools/kvbench/bench_model.h"
 #include "tools/kvbench/limits.h"
-#include "tools/kvbench/session.h"
 
 #include <base/bits.h>
 #include <base/units.h>
@@ -13,7 +13,7 @@
 #define DECODE_DEPTH 4096u
 #define DECODE_TOKENS_MAX 128u
 
-static void bench_decode_case(const struct bench *b, struct session *s, const char *name,
+static void bench_decode_case(const struct bench *b, struct bench_model *s, const char *name,
 			      uint32_t depth, uint32_t count, double bytes_per_s)
 {
 	const struct kvd_layout *layout = forward_layout(s->forward);
@@ -24,11 +24,11 @@ static void bench_decode_case(const struct bench *b, struct session *s, const ch
 
 	if (!bench_wanted(b, name))
 		return;
-	session_prefill(s, 0, BITS_MAX(depth, 1u));
+	bench_model_prefill(s, 0, BITS_MAX(depth, 1u));
 	for (uint32_t r = 0; r < repeat; r++) {
 		uint64_t start_ns = units_now_ns();
 		for (uint32_t t = 0; t < count; t++)
-			session_prefill(s, depth + t, 1);
+			bench_model_prefill(s, depth + t, 1);
 		seconds[r] = (double)(units_now_ns() - start_ns) / 1e9;
 	}
 	double rate = count / bench_median(seconds, repeat);
@@ -42,13 +42,13 @@ static void bench_decode_case(const struct bench *b, struct session *s, const ch
 
 int bench_decode_run(const struct bench *b)
 {
-	struct session s;
+	struct bench_model s;
 
-	if (session_open(&s, b, DECODE_DEPTH + DECODE_TOKENS_MAX) != 0)
+	if (bench_model_open(&s, b, DECODE_DEPTH + DECODE_TOKENS_MAX) != 0)
 		return 1;
 	double bytes_per_s = limits_read_bytes_per_s(kernels_ctx_threads(forward_ctx(s.forward)));
 	bench_decode_case(b, &s, "tg128", 0, 128, bytes_per_s);
 	bench_decode_case(b, &s, "tg64@4096", DECODE_DEPTH, 64, bytes_per_s);
-	session_close(&s);
+	bench_model_close(&s);
 	return 0;
 }

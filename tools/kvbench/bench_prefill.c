@@ -3,8 +3,8 @@
  * Prefill of a whole prompt, alone, in chunks of 512: tokens per second. The limit is the
  * FLOPs of linears, causal attention and one row of the head over the measured bf16 peak.
  */
+#include "tools/kvbench/bench_model.h"
 #include "tools/kvbench/limits.h"
-#include "tools/kvbench/session.h"
 
 #include <base/bits.h>
 #include <base/units.h>
@@ -15,26 +15,26 @@
 int bench_prefill_run(const struct bench *b)
 {
 	static const uint32_t lengths[] = {128, 512, 2048, 4096};
-	struct session s;
+	struct bench_model s;
 	double seconds[101];
 
-	if (session_open(&s, b, PREFILL_TOKENS_MAX) != 0)
+	if (bench_model_open(&s, b, PREFILL_TOKENS_MAX) != 0)
 		return 1;
 	double peak = limits_bf16_flops(kernels_ctx_threads(forward_ctx(s.forward)));
 	for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
 		uint32_t n = lengths[i];
 		uint32_t repeat = BITS_MIN(b->repeat ? b->repeat : 5, 101u);
-		double flop = n * session_linear_flop(&s) + session_head_flop(&s) +
-			      session_attention_flop(&s, n) * n / 2;
+		double flop = n * bench_model_linear_flop(&s) + bench_model_head_flop(&s) +
+			      bench_model_attention_flop(&s, n) * n / 2;
 		char name[32];
 
 		snprintf(name, sizeof(name), "pp%u", n);
 		if (!bench_wanted(b, name))
 			continue;
-		session_prefill(&s, 0, n);
+		bench_model_prefill(&s, 0, n);
 		for (uint32_t r = 0; r < repeat; r++) {
 			uint64_t start_ns = units_now_ns();
-			session_prefill(&s, 0, n);
+			bench_model_prefill(&s, 0, n);
 			seconds[r] = (double)(units_now_ns() - start_ns) / 1e9;
 		}
 		double rate = n / bench_median(seconds, repeat);
@@ -45,6 +45,6 @@ int bench_prefill_run(const struct bench *b)
 						  .limit = n * peak / flop,
 						  .fraction = rate * flop / n / peak});
 	}
-	session_close(&s);
+	bench_model_close(&s);
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a model on pages of its own: no daemon, so that the figure is the kernels' alone. */
-#include "tools/kvbench/session.h"
+#include "tools/kvbench/bench_model.h"
 
 #include <base/bits.h>
 #include <engine/model/gguf.h>
@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SESSION_PAGE_TOKENS 64u
+#define BENCH_MODEL_PAGE_TOKENS 64u
 
-static int session_load(struct session *s, const struct bench *b)
+static int bench_model_load(struct bench_model *s, const struct bench *b)
 {
 	char error[MODEL_ERROR_MAX];
 	struct gguf *file;
@@ -30,11 +30,11 @@ static int session_load(struct session *s, const struct bench *b)
 	return err;
 }
 
-static int session_pages(struct session *s, uint32_t token_max)
+static int bench_model_pages(struct bench_model *s, uint32_t token_max)
 {
 	uint64_t page_bytes = kvd_layout_page_bytes(forward_layout(s->forward));
 
-	s->page_count = (uint32_t)bits_div_ceil(token_max, SESSION_PAGE_TOKENS);
+	s->page_count = (uint32_t)bits_div_ceil(token_max, BENCH_MODEL_PAGE_TOKENS);
 	s->token_max = token_max;
 	s->pages = calloc(s->page_count, sizeof(*s->pages));
 	s->tokens = calloc(token_max, sizeof(*s->tokens));
@@ -49,38 +49,38 @@ static int session_pages(struct session *s, uint32_t token_max)
 	return 0;
 }
 
-int session_open(struct session *s, const struct bench *b, uint32_t token_max)
+int bench_model_open(struct bench_model *s, const struct bench *b, uint32_t token_max)
 {
-	struct forward_limits limits = {.rows_max = SESSION_CHUNK_TOKENS,
+	struct forward_limits limits = {.rows_max = BENCH_MODEL_CHUNK_TOKENS,
 					.sampled_max = 1,
-					.page_tokens = SESSION_PAGE_TOKENS,
+					.page_tokens = BENCH_MODEL_PAGE_TOKENS,
 					.threads = b->threads};
 
-	*s = (struct session){0};
-	int err = session_load(s, b);
+	*s = (struct bench_model){0};
+	int err = bench_model_load(s, b);
 	if (!err)
 		err = forward_new(s->model, &limits, &s->forward);
 	if (!err)
-		err = session_pages(s, token_max);
+		err = bench_model_pages(s, token_max);
 	if (err)
-		session_close(s);
+		bench_model_close(s);
 	return err;
 }
 
-void session_close(struct session *s)
+void bench_model_close(struct bench_model *s)
 {
 	forward_free(s->forward);
 	model_free(s->model);
 	free(s->pages);
 	free(s->tokens);
 	free(s->memory);
-	*s = (struct session){0};
+	*s = (struct bench_model){0};
 }
 
-void session_prefill(struct session *s, uint32_t pos, uint32_t count)
+void bench_model_prefill(struct bench_model *s, uint32_t pos, uint32_t count)
 {
 	for (uint32_t done = 0; done < count;) {
-		uint32_t rows = BITS_MIN(count - done, SESSION_CHUNK_TOKENS), last = rows - 1;
+		uint32_t rows = BITS_MIN(count - done, BENCH_MODEL_CHUNK_TOKENS), last = rows - 1;
 		struct kernel_seq seq = {.rows = rows, .pos0 = pos + done, .pages = s->pages};
 		struct forward_batch batch = {.tokens = s->tokens + pos + done,
 					      .rows = rows,
@@ -94,7 +94,7 @@ void session_prefill(struct session *s, uint32_t pos, uint32_t count)
 	}
 }
 
-double session_linear_flop(const struct session *s)
+double bench_model_linear_flop(const struct bench_model *s)
 {
 	const struct model_layer *l = &s->model->layer[0];
 	double weights = (double)l->qkv.n * l->qkv.k + (double)l->out.n * l->out.k +
@@ -103,12 +103,12 @@ double session_linear_flop(const struct session *s)
 	return 2 * weights * s->model->h.layers;
 }
 
-double session_head_flop(const struct session *s)
+double bench_model_head_flop(const struct bench_model *s)
 {
 	return 2.0 * s->model->h.vocab * s->model->h.hidden;
 }
 
-double session_attention_flop(const struct session *s, uint32_t depth)
+double bench_model_attention_flop(const struct bench_model *s, uint32_t depth)
 {
 	const struct model_hparams *h = &s->model->h;
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model, its forward pass, and pages in private memory: what prefill and decode are timed on. */
-#ifndef TOOLS_KVBENCH_SESSION_H
-#define TOOLS_KVBENCH_SESSION_H
+#ifndef TOOLS_KVBENCH_BENCH_MODEL_H
+#define TOOLS_KVBENCH_BENCH_MODEL_H
 
 #include "tools/kvbench/bench.h"
 
 #include <engine/forward.h>
 #include <engine/model/model.h>
 
-#define SESSION_CHUNK_TOKENS 512u
+#define BENCH_MODEL_CHUNK_TOKENS 512u
 
-struct session {
+struct bench_model {
 	struct model *model;
 	struct forward *forward;
 	uint64_t *pages;
@@ -21,14 +21,14 @@ struct session {
 };
 
 /* Loads b->model, with room for token_max tokens. 0 or -errno after a message. */
-int session_open(struct session *s, const struct bench *b, uint32_t token_max);
-void session_close(struct session *s);
+int bench_model_open(struct bench_model *s, const struct bench *b, uint32_t token_max);
+void bench_model_close(struct bench_model *s);
 /* Computes tokens [pos, pos + count) in chunks; the last row's logits are computed too. */
-void session_prefill(struct session *s, uint32_t pos, uint32_t count);
+void bench_model_prefill(struct bench_model *s, uint32_t pos, uint32_t count);
 /* FLOPs of the linear layers for one token, the head not counted; of the head; of attention to
  * `depth` tokens. Multiply-adds count as two. */
-double session_linear_flop(const struct session *s);
-double session_head_flop(const struct session *s);
-double session_attention_flop(const struct session *s, uint32_t depth);
+double bench_model_linear_flop(const struct bench_model *s);
+double bench_model_head_flop(const struct bench_model *s);
+double bench_model_attention_flop(const struct bench_model *s, uint32_t depth);
 
 #endif
