@@ -23,18 +23,30 @@
 #include <errno.h>
 #include <string.h>
 
-/* Pins the cached prefix, then the nodes that others are building. */
+/* A lease in a ticket that was called answers nothing until it is claimed, if it ever is. */
+static bool builder_sleeps(const struct core *core, uint32_t node)
+{
+	const struct lease *builder = &core->leases[core->nodes[node].builder];
+
+	return builder->life == LEASE_TICKET && builder->row_state == KVD_LEASE_CALL;
+}
+
+/*
+ * Pins the cached prefix, then the nodes that others are building; build_from is the end of what
+ * they are really going to build.
+ */
 static void match_and_follow(struct core *core, struct lease *l, const struct index_prompt *prompt)
 {
 	uint32_t blocks = prompt->token_count / prompt->page_tokens;
 	struct index_key key;
+	bool slept = false;
 
 	l->last = match_sealed(core, l->format, prompt);
 	for (uint32_t n = l->last; n != l->format; n = core->nodes[n].parent) {
 		node_pin(core, n, l->session);
 		core->nodes[n].hits++;
 	}
-	l->ready = core->nodes[l->last].depth;
+	l->ready = l->build_from = core->nodes[l->last].depth;
 	while (core->nodes[l->last].depth < blocks) {
 		match_next(core, l->last, prompt, &key);
 		uint32_t node = index_find(core, l->last, &key);
@@ -42,6 +54,9 @@ static void match_and_follow(struct core *core, struct lease *l, const struct in
 			return;
 		node_pin(core, node, l->session);
 		l->last = node;
+		slept = slept || builder_sleeps(core, node);
+		if (!slept)
+			l->build_from = core->nodes[node].depth;
 	}
 }
 
@@ -119,6 +134,7 @@ static int admitted(struct core *core, struct call *call, uint32_t lease,
 	admit_promise(core, lease, l->blocks - l->build_from);
 	for (uint32_t b = l->build_from; b < l->blocks; b++)
 		block_take(core, lease, b);
+	follow_take_over(core, lease, l->build_from);
 	build(core, lease, prompt);
 	keep_rest(core, l, prompt);
 	int rc = lease_enter(core, lease, call->session);
@@ -156,7 +172,6 @@ int acquire_run(struct core *core, struct call *call)
 	l->blocks = (uint32_t)blocks;
 	if (!l->no_hit)
 		match_and_follow(core, l, &prompt);
-	l->build_from = core->nodes[l->last].depth;
 	if (!l->no_hit && l->build_from == l->ready)
 		tail_tokens = tail_pin(core, lease, &prompt, l->build_from);
 	rc = admit_check(core, call, req->format, blocks - l->build_from);

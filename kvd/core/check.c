@@ -34,10 +34,10 @@ static bool page_legal(const struct core *core, const struct page *p)
 		return p->state == KVD_PAGE_SEALED && !in_node && leased;
 	case PAGE_MAGAZINE:
 		return p->state == KVD_PAGE_OPEN && !in_node && p->lease == CORE_NONE &&
-		       p->owner < core->cfg.sessions_max && core->groups[p->owner].id != 0;
+		       p->owner < core->groups_max && core->groups[p->owner].id != 0;
 	case PAGE_QUARANTINE:
-		return p->state == KVD_PAGE_QUARANTINE && !in_node &&
-		       p->owner < core->processes_max && core->processes[p->owner].id != 0;
+		return p->state == KVD_PAGE_QUARANTINE && !in_node && p->owner < core->groups_max &&
+		       core->groups[p->owner].id != 0;
 	case PAGE_EVICTABLE:
 		return p->state == KVD_PAGE_SEALED && in_node && core->nodes[p->node].pins == 0;
 	case PAGE_NOWHERE:

@@ -184,34 +184,31 @@ static void check_group(struct check *c, uint32_t g)
 	      sessions);
 }
 
-static void check_processes(struct check *c)
+static void check_quarantine(struct check *c, uint32_t g)
 {
 	const struct core *core = c->core;
+	uint32_t count = 0;
 
-	for (uint32_t i = 0; i < core->processes_max; i++) {
-		const struct process *p = &core->processes[i];
-		uint32_t count = 0;
-		if (p->id == 0)
-			continue;
-		for (uint32_t k = 0; k < core->cfg.pages_max; k++)
-			count +=
-				core->pages[k].list == PAGE_QUARANTINE && core->pages[k].owner == i;
-		CHECK(c, count == p->quarantine.count, "process %u: %u pages in quarantine of %u",
-		      i, count, p->quarantine.count);
-	}
+	for (uint32_t i = 0; i < core->cfg.pages_max; i++)
+		count += core->pages[i].list == PAGE_QUARANTINE && core->pages[i].owner == g;
+	CHECK(c, count == core->groups[g].quarantine.count,
+	      "group %u: quarantine of %u pages, counted %u", g, core->groups[g].quarantine.count,
+	      count);
 }
 
 void check_users_sessions(struct check *c)
 {
 	const struct core *core = c->core;
 
-	for (uint32_t i = 0; i < core->cfg.sessions_max && !c->failed; i++) {
+	for (uint32_t i = 0; i < core->cfg.sessions_max && !c->failed; i++)
 		if (core->sessions[i].open || core->sessions[i].closing)
 			check_session(c, i);
-		if (core->groups[i].id != 0)
-			check_group(c, i);
+	for (uint32_t g = 0; g < core->groups_max && !c->failed; g++) {
+		if (core->groups[g].id == 0)
+			continue;
+		check_group(c, g);
+		check_quarantine(c, g);
 	}
-	check_processes(c);
 }
 
 /* --- spaces and waiting --------------------------------------------------------------------- */

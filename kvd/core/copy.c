@@ -4,7 +4,7 @@
  *
  * Invariants: node.page is the page of part 0, next_part leads to the others in order. The pages
  * of a node are sealed, and in the eviction order exactly when the node has no pins. A page in
- * quarantine is in the list of the process that may still write it. The core's thread only.
+ * quarantine is in the list of the group whose ranks may still write it. The core's thread only.
  */
 #include "kvd/core/copy.h"
 
@@ -68,25 +68,25 @@ void copy_handles(const struct core *core, const struct node *node, uint32_t par
 	}
 }
 
-void copy_quarantine(struct core *core, uint32_t page, uint32_t process)
+void copy_quarantine(struct core *core, uint32_t page, uint32_t group)
 {
 	struct page *p = &core->pages[page];
 
 	state_change(core, page, STATE_BREAK);
 	p->lease = CORE_NONE;
-	p->owner = process;
-	pool_list_append(core, &core->processes[process].quarantine, page, PAGE_QUARANTINE);
+	p->owner = group;
+	pool_list_append(core, &core->groups[group].quarantine, page, PAGE_QUARANTINE);
 	core->counters[KVD_C_QUARANTINED_PAGES]++;
 }
 
-void copy_release_quarantine(struct core *core, uint32_t process)
+void copy_release_quarantine(struct core *core, uint32_t group)
 {
-	struct process *p = &core->processes[process];
-	enum state_event event = p->dead ? STATE_PROVEN : STATE_QUIESCED;
+	struct group *g = &core->groups[group];
+	enum state_event event = g->quiesced ? STATE_QUIESCED : STATE_PROVEN;
 
-	while (p->quarantine.head != CORE_NONE && core->budget > 0) {
-		uint32_t page = p->quarantine.head;
-		pool_list_remove(core, &p->quarantine, page);
+	while (g->quarantine.head != CORE_NONE && core->budget > 0) {
+		uint32_t page = g->quarantine.head;
+		pool_list_remove(core, &g->quarantine, page);
 		pool_free(core, page, event);
 		core->budget--;
 	}

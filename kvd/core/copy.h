@@ -19,9 +19,9 @@ void copy_make_busy(struct core *core, const struct node *node);
 void copy_handles(const struct core *core, const struct node *node, uint32_t part_count,
 		  struct kvd_handle *out);
 
-/* An open page in no list, that the process may still write, until it is proven that it cannot. */
-void copy_quarantine(struct core *core, uint32_t page, uint32_t process);
-/* Frees up to core->budget quarantined pages of a process that is dead or quiesced. */
-void copy_release_quarantine(struct core *core, uint32_t process);
+/* An open page in no list, that ranks of the group may still write. */
+void copy_quarantine(struct core *core, uint32_t page, uint32_t group);
+/* Frees quarantined pages of a group that is quiet, as far as the budget goes. */
+void copy_release_quarantine(struct core *core, uint32_t group);
 
 #endif

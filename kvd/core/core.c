@@ -12,10 +12,12 @@
 #include "kvd/core/call.h"
 #include "kvd/core/check.h"
 #include "kvd/core/evict.h"
+#include "kvd/core/group.h"
 #include "kvd/core/index.h"
 #include "kvd/core/lease.h"
 #include "kvd/core/machine.h"
 #include "kvd/core/node.h"
+#include "kvd/core/process.h"
 #include "kvd/core/session.h"
 #include "kvd/core/slab.h"
 #include "kvd/core/space.h"
@@ -91,6 +93,7 @@ static void fill_sizes(struct core *core)
 	core->slabs_max =
 		(uint32_t)BITS_MIN(c->pool_bytes / core->slab_bytes_min, (uint64_t)c->pages_max);
 	core->processes_max = c->sessions_max * CORE_PROCESSES_PER_SESSION;
+	core->groups_max = c->sessions_max * CORE_PROCESSES_PER_SESSION;
 	core->waiters_max = c->sessions_max * CORE_WAITERS_PER_SESSION;
 	core->rows_max = BITS_MIN(c->leases_max + 1, KVD_LEASES_MAX);
 	core->node_slots = c->formats_max + c->nodes_max;
@@ -108,7 +111,7 @@ struct array {
 	uint64_t size;
 };
 
-#define CORE_ARRAYS 22
+#define CORE_ARRAYS 23
 
 static void fill_arrays(const struct core *core, struct array out[CORE_ARRAYS])
 {
@@ -125,7 +128,9 @@ static void fill_arrays(const struct core *core, struct array out[CORE_ARRAYS])
 		{offsetof(struct core, geometries), c->geometries_max, sizeof(struct geometry)},
 		{offsetof(struct core, formats), c->formats_max, sizeof(struct format)},
 		{offsetof(struct core, spaces), c->spaces_max, sizeof(struct space)},
-		{offsetof(struct core, groups), c->sessions_max, sizeof(struct group)},
+		{offsetof(struct core, groups), core->groups_max, sizeof(struct group)},
+		{offsetof(struct core, group_writers),
+		 (uint64_t)core->groups_max * ((core->processes_max + 63) / 64), 8},
 		{offsetof(struct core, processes), core->processes_max, sizeof(struct process)},
 		{offsetof(struct core, sessions), c->sessions_max, sizeof(struct session)},
 		{offsetof(struct core, rows), (uint64_t)c->sessions_max * core->rows_max,
@@ -273,7 +278,7 @@ bool core_session_busy(const struct core *core, uint32_t session)
 void core_process_dead(struct core *core, uint64_t process, uint64_t now_ns)
 {
 	enter(core, now_ns);
-	session_process_quiet(core, process, true);
+	process_quiet(core, process, true);
 }
 
 int core_slab_imported(struct core *core, uint32_t session, uint32_t slab)
@@ -312,7 +317,7 @@ void core_time(struct core *core, uint64_t now_ns)
 {
 	enter(core, now_ns);
 	lease_settle(core);
-	session_process_settle(core);
+	group_settle(core);
 	ticket_time(core);
 	turnover_time(core);
 	wait_time(core);
@@ -320,7 +325,7 @@ void core_time(struct core *core, uint64_t now_ns)
 
 bool core_busy(const struct core *core)
 {
-	return core->dying_head != CORE_NONE || session_process_busy(core) || turnover_busy(core) ||
+	return core->dying_head != CORE_NONE || group_busy(core) || turnover_busy(core) ||
 	       (core->retry && core->waiter_count > 0);
 }
 

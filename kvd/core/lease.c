@@ -14,6 +14,7 @@
 #include "kvd/core/arena.h"
 #include "kvd/core/copy.h"
 #include "kvd/core/follow.h"
+#include "kvd/core/group.h"
 #include "kvd/core/mutant.h"
 #include "kvd/core/node.h"
 #include "kvd/core/pool.h"
@@ -54,7 +55,7 @@ uint32_t lease_new(struct core *core, uint32_t session, uint32_t format)
 		.wait_prev = CORE_NONE,
 		.next = CORE_NONE,
 		.prev = CORE_NONE,
-		.process = CORE_NONE,
+		.group = CORE_NONE,
 		.row_state = KVD_LEASE_OK,
 	};
 	pool_list_init(&l->own);
@@ -193,7 +194,8 @@ void lease_show(struct core *core, uint32_t lease)
 
 static void drop_pages(struct core *core, struct lease *l)
 {
-	bool quiet = !l->broken || core->processes[l->process].dead || MUTANT(FREE_QUARANTINE);
+	bool quiet = l->group == CORE_NONE || !group_unsafe(core, l->group) ||
+		     MUTANT(FREE_QUARANTINE);
 	uint32_t page;
 
 	while ((page = l->own.head) != CORE_NONE && core->budget > 0) {
@@ -202,7 +204,7 @@ static void drop_pages(struct core *core, struct lease *l)
 		if (quiet)
 			pool_free(core, page, STATE_RELEASE);
 		else
-			copy_quarantine(core, page, l->process);
+			copy_quarantine(core, page, l->group);
 		core->budget--;
 	}
 	while ((page = l->private_pages.head) != CORE_NONE && core->budget > 0) {
@@ -269,8 +271,8 @@ static void finish(struct core *core, uint32_t lease)
 	arena_free(core, l->open_extras);
 	if (l->parent != CORE_NONE)
 		put_parent(core, l->parent);
-	if (l->broken)
-		session_process_put(core, l->process);
+	if (l->group != CORE_NONE)
+		group_put(core, l->group);
 	l->life = LEASE_FREE;
 	l->next = core->lease_free;
 	core->lease_free = lease;
@@ -313,24 +315,15 @@ void lease_free(struct core *core, uint32_t lease)
 	lease_settle(core);
 }
 
-static void mark_broken(struct core *core, struct lease *l, uint32_t process)
-{
-	if (l->broken || core->processes[process].dead)
-		return;
-	l->broken = true;
-	l->process = process;
-	session_process_get(core, process);
-}
-
-void lease_end(struct core *core, uint32_t lease, bool at_once)
+void lease_end(struct core *core, uint32_t lease)
 {
 	struct lease *l = &core->leases[lease];
-	const struct session *s = &core->sessions[l->session];
+	uint32_t group = core->sessions[l->session].group;
 
-	if (!at_once)
-		mark_broken(core, l, s->process);
-	else if (l->row_state == KVD_LEASE_REVOKED)
-		mark_broken(core, l, core->groups[s->group].broken);
+	if (group_unsafe(core, group)) {
+		l->group = group;
+		group_get(core, group);
+	}
 	lease_leave(core, lease);
 	follow_leave(core, lease);
 	lease_free(core, lease);

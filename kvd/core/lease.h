@@ -29,9 +29,11 @@ int lease_find(const struct core *core, uint32_t session, uint64_t id, uint32_t 
  * rest in lease_settle(). With forks it stays as their parent.
  */
 void lease_free(struct core *core, uint32_t lease);
-/* lease_leave(), the role of a builder given on, then lease_free(). at_once: its pages are quiet.
+/*
+ * lease_leave(), the role of a builder given on, then lease_free(). Its open pages are free at once
+ * unless its group says that somebody may still write them.
  */
-void lease_end(struct core *core, uint32_t lease, bool at_once);
+void lease_end(struct core *core, uint32_t lease);
 /* A rank of its group died: the lease is to be released; until then its pages stay. */
 void lease_revoke(struct core *core, uint32_t lease);
 /* Continues with leases that are ending. */

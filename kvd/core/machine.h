@@ -48,7 +48,7 @@ struct page {
 	uint32_t next_part; /* of the node: the page of the next part */
 	uint32_t lease;	    /* the tag */
 	uint32_t block;	    /* of the lease's sequence */
-	uint32_t owner;	    /* group of a magazine page, process of a quarantined one */
+	uint32_t owner;	    /* group of a page in a magazine or in quarantine */
 	uint32_t prev;
 	uint32_t next;
 	uint8_t state; /* enum kvd_page_state */
@@ -162,24 +162,23 @@ struct space {
 	bool blocked;		 /* wait.c: one of this round could not be admitted */
 };
 
-/* The ranks that write one set of leases. */
+/* The ranks that write one set of leases. Owned by group.c, the magazine by magazine.c. */
 struct group {
 	uint64_t id; /* 0: free */
 	uint32_t space;
 	uint32_t sessions;
-	bool ended;	 /* a rank died */
-	uint32_t broken; /* ended: that rank's process, which may still write */
+	uint32_t users; /* leases that end and may bring pages into the quarantine */
+	bool ended;	/* a rank died */
+	bool quiesced;	/* the last writer said that it has stopped; else it was proven dead */
 	struct page_list magazine;
 	uint64_t magazine_bytes;
+	struct page_list quarantine;
 };
 
-/* Outlives its sessions while pages of it are, or may come, into quarantine. */
 struct process {
-	uint64_t id;	/* 0: free */
-	uint32_t users; /* sessions, leases that end, groups that it broke */
+	uint64_t id; /* 0: free */
+	uint32_t sessions;
 	bool dead;
-	bool quiesced; /* its quarantined pages are being freed */
-	struct page_list quarantine;
 };
 
 struct row {
@@ -192,7 +191,6 @@ struct session {
 	bool open;
 	bool closing; /* its leases are being released */
 	bool admin;
-	bool at_once; /* closing: open pages are free at once */
 	uint32_t space;
 	uint32_t group;
 	uint32_t process;
@@ -266,8 +264,8 @@ struct lease {
 	uint32_t row_state; /* enum kvd_lease_state */
 	bool no_hit;
 	bool private_only; /* what comes is not published: a block before it is private */
-	bool broken;	   /* its open pages may still be written, by `process` */
-	uint32_t process;
+	uint32_t group; /* ending: whose quarantine takes its open pages; CORE_NONE: they are quiet
+			 */
 	uint8_t ticket[16];
 	uint64_t ticket_ns; /* when it expires */
 };
@@ -306,6 +304,7 @@ struct core {
 	uint64_t slab_bytes; /* of all slabs, destroyed ones not counted */
 	uint32_t slabs_max;
 	uint32_t processes_max;
+	uint32_t groups_max;
 	uint32_t waiters_max;
 	uint32_t rows_max; /* of one session */
 	bool draining;
@@ -331,6 +330,7 @@ struct core {
 	struct space *spaces;
 	uint32_t space_count;
 	struct group *groups;
+	uint64_t *group_writers; /* groups_max x words, a bit a process */
 	struct process *processes;
 	struct session *sessions;
 	struct row *rows; /* sessions_max x rows_max */

@@ -13,6 +13,7 @@
 #include "kvd/core/call.h"
 #include "kvd/core/copy.h"
 #include "kvd/core/format.h"
+#include "kvd/core/group.h"
 #include "kvd/core/mutant.h"
 #include "kvd/core/pool.h"
 #include "kvd/core/session.h"
@@ -169,18 +170,18 @@ int magazine_return(struct core *core, struct call *call)
 	return rc;
 }
 
-void magazine_end(struct core *core, uint32_t group, uint32_t process)
+void magazine_end(struct core *core, uint32_t group)
 {
 	struct group *g = &core->groups[group];
+	bool quiet = !group_unsafe(core, group) || MUTANT(FREE_QUARANTINE);
 	uint32_t page;
 
 	while ((page = g->magazine.head) != CORE_NONE) {
 		leave_list(core, g, page);
-		if (process == CORE_NONE || core->processes[process].dead ||
-		    MUTANT(FREE_QUARANTINE))
+		if (quiet)
 			pool_free(core, page, STATE_RETURN);
 		else
-			copy_quarantine(core, page, process);
+			copy_quarantine(core, page, group);
 	}
 }
 

@@ -18,8 +18,8 @@ int magazine_find(const struct core *core, uint32_t session, struct kvd_handle h
 		  const struct format *format, uint32_t part, uint32_t *out_page);
 /* The page becomes part `part` of a block of the lease. */
 void magazine_bind(struct core *core, uint32_t lease, uint32_t block, uint32_t part, uint32_t page);
-/* The last session of the group has left. process: who may still write, or CORE_NONE. */
-void magazine_end(struct core *core, uint32_t group, uint32_t process);
+/* The last session of the group has left. */
+void magazine_end(struct core *core, uint32_t group);
 /* Asks the space's sessions for their magazine pages, or not any more. */
 void magazine_want_back(struct core *core, uint32_t space, bool want);
 

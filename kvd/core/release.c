@@ -78,6 +78,6 @@ int release_run(struct core *core, struct call *call)
 		sequence_append(core, lease, tokens, req->n);
 		call->rep.aux = keep_tail(core, lease, req->first, req->m);
 	}
-	lease_end(core, lease, true);
+	lease_end(core, lease);
 	return 0;
 }

@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sessions, groups, processes.
+ * Sessions.
  *
- * Invariants: a session number is free again when its leases are. The death of one rank ends its
- * group: the leases of the others are revoked, nobody joins, and the group's magazine stays as it
- * is until the last session of it has gone, since any of them may still write there; then it goes
- * to the quarantine of the rank that broke. A process record lives while anything may come into
- * its quarantine. held_bytes of a session = open and private pages of its leases and the pinned
- * nodes that it is charged for. The core's thread only.
+ * Invariants: a session number is free again when its leases are. held_bytes of a session = open
+ * and private pages of its leases and the pinned nodes that it is charged for. The core's thread
+ * only.
  */
 #include "kvd/core/session.h"
 
-#include "kvd/core/copy.h"
+#include "kvd/core/group.h"
 #include "kvd/core/lease.h"
-#include "kvd/core/magazine.h"
-#include "kvd/core/pool.h"
+#include "kvd/core/process.h"
 #include "kvd/core/turnover.h"
 #include "kvd/core/wait.h"
 
@@ -32,149 +28,6 @@ static uint32_t free_session(const struct core *core)
 		if (!core->sessions[s].open && !core->sessions[s].closing)
 			return s;
 	return CORE_NONE;
-}
-
-/* --- processes ------------------------------------------------------------------------------ */
-
-static uint32_t find_process(const struct core *core, uint64_t id)
-{
-	for (uint32_t p = 0; p < core->processes_max && id != 0; p++)
-		if (core->processes[p].id == id)
-			return p;
-	return CORE_NONE;
-}
-
-static uint32_t get_process(struct core *core, uint64_t id)
-{
-	uint32_t found = find_process(core, id);
-
-	for (uint32_t p = 0; p < core->processes_max && found == CORE_NONE; p++)
-		if (core->processes[p].id == 0) {
-			core->processes[p] = (struct process){.id = id};
-			pool_list_init(&core->processes[p].quarantine);
-			found = p;
-		}
-	return found;
-}
-
-void session_process_get(struct core *core, uint32_t process)
-{
-	core->processes[process].users++;
-}
-
-/* The record ends when nothing refers to it and nothing is in its quarantine. */
-static void end_process(struct core *core, uint32_t process)
-{
-	struct process *p = &core->processes[process];
-
-	if (p->users > 0 || p->quarantine.count > 0 || p->id == 0)
-		return;
-	if (p->dead)
-		turnover_process_end(core, process);
-	else if (turnover_process_imports(core, process))
-		return;
-	p->id = 0;
-}
-
-void session_process_put(struct core *core, uint32_t process)
-{
-	if (core->processes[process].users > 0)
-		core->processes[process].users--;
-	end_process(core, process);
-}
-
-void session_process_settle(struct core *core)
-{
-	for (uint32_t i = 0; i < core->processes_max && core->budget > 0; i++) {
-		struct process *p = &core->processes[i];
-		if (p->id == 0 || (!p->dead && !p->quiesced))
-			continue;
-		copy_release_quarantine(core, i);
-		if (p->quarantine.count == 0) {
-			p->quiesced = false;
-			end_process(core, i);
-		}
-	}
-}
-
-bool session_process_busy(const struct core *core)
-{
-	for (uint32_t i = 0; i < core->processes_max; i++) {
-		const struct process *p = &core->processes[i];
-		if (p->id != 0 && (p->dead || p->quiesced) && p->quarantine.count > 0)
-			return true;
-	}
-	return false;
-}
-
-void session_process_quiet(struct core *core, uint64_t process, bool dead)
-{
-	uint32_t p = find_process(core, process);
-
-	if (p == CORE_NONE)
-		return;
-	core->processes[p].dead |= dead;
-	core->processes[p].quiesced = true;
-	turnover_process_end(core, p);
-	session_process_settle(core);
-}
-
-/* --- groups --------------------------------------------------------------------------------- */
-
-static uint32_t join_group(struct core *core, uint64_t id, uint32_t space)
-{
-	for (uint32_t g = 0; g < core->cfg.sessions_max; g++)
-		if (id != 0 && core->groups[g].id == id && core->groups[g].space == space &&
-		    !core->groups[g].ended)
-			return g;
-	return CORE_NONE;
-}
-
-static uint32_t new_group(struct core *core, uint32_t space)
-{
-	uint32_t g = 0;
-
-	while (core->groups[g].id != 0)
-		g++;
-	ASSERT(g < core->cfg.sessions_max);
-	core->groups[g] =
-		(struct group){.id = ++core->group_seq, .space = space, .broken = CORE_NONE};
-	pool_list_init(&core->groups[g].magazine);
-	return g;
-}
-
-/* A rank died: the leases of the others are of no use any more. */
-static void end_group(struct core *core, uint32_t group, uint32_t process)
-{
-	struct group *g = &core->groups[group];
-
-	if (g->ended)
-		return;
-	g->ended = true;
-	g->broken = process;
-	session_process_get(core, process);
-	for (uint32_t s = 0; s < core->cfg.sessions_max; s++) {
-		if (!core->sessions[s].open || core->sessions[s].group != group)
-			continue;
-		for (uint32_t l = core->sessions[s].leases; l != CORE_NONE;
-		     l = core->leases[l].next)
-			lease_revoke(core, l);
-	}
-}
-
-static void leave_group(struct core *core, uint32_t session, bool at_once)
-{
-	uint32_t group = core->sessions[session].group;
-	struct group *g = &core->groups[group];
-
-	if (!at_once)
-		end_group(core, group, core->sessions[session].process);
-	if (--g->sessions > 0)
-		return;
-	magazine_end(core, group, g->broken);
-	if (g->broken != CORE_NONE)
-		session_process_put(core, g->broken);
-	g->id = 0;
 }
 
 /* --- open and close ------------------------------------------------------------------------- */
@@ -205,30 +58,26 @@ static void fill(struct core *core, uint32_t session, const struct core_session_
 int session_open(struct core *core, const struct core_session_args *args)
 {
 	uint32_t session = free_session(core);
-	uint32_t group = CORE_NONE;
+	uint32_t group;
 
 	if (args->space >= core->space_count)
 		return -ENOENT;
-	if (args->group != 0) {
-		group = join_group(core, args->group, args->space);
-		if (group == CORE_NONE)
-			return -ENOENT;
-	}
+	if (args->quiesced)
+		process_quiet(core, args->process, false);
 	if (session == CORE_NONE)
 		return -EUSERS;
-	if (args->quiesced)
-		session_process_quiet(core, args->process, false);
-	uint32_t process = get_process(core, args->process);
+	uint32_t process = process_get(core, args->process);
 	if (process == CORE_NONE)
 		return -EUSERS;
-	if (group == CORE_NONE)
-		group = new_group(core, args->space);
+	int rc = group_join(core, args->group, args->space, &group);
+	if (rc < 0) {
+		process_put(core, process);
+		return rc;
+	}
 	fill(core, session, args);
 	core->sessions[session].group = group;
 	core->sessions[session].process = process;
-	core->groups[group].sessions++;
 	core->spaces[args->space].sessions++;
-	session_process_get(core, process);
 	session_show_row(core, session);
 	return (int)session;
 }
@@ -239,17 +88,18 @@ void session_close(struct core *core, uint32_t session, bool at_once)
 
 	s->open = false;
 	s->closing = true;
-	s->at_once = at_once;
+	s->ending++; /* this function: leases that end here must not finish the session */
+	wait_drop_session(core, session);
 	if (!at_once) {
 		core->counters[KVD_C_SESSION_DEATHS]++;
-		core->processes[s->process].quiesced = false;
+		group_break(core, s->group, s->process);
 	}
-	wait_drop_session(core, session);
 	while (s->leases != CORE_NONE)
-		lease_end(core, s->leases, at_once);
-	leave_group(core, session, at_once);
+		lease_end(core, s->leases);
+	group_leave(core, s->group);
 	turnover_session_end(core, session, at_once || core->processes[s->process].dead);
 	core->spaces[s->space].sessions--;
+	s->ending--;
 	session_finish(core, session);
 }
 
@@ -260,7 +110,7 @@ void session_finish(struct core *core, uint32_t session)
 	if (!s->closing || s->ending > 0)
 		return;
 	s->closing = false;
-	session_process_put(core, s->process);
+	process_put(core, s->process);
 }
 
 /* --- what a session holds ------------------------------------------------------------------- */

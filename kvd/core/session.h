@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session.h: who is connected. Sessions, the groups of ranks that write one set of leases, and the
- * processes behind them, which outlive their sessions while they may still write to pages.
+ * session.h: who is connected, and what each holds.
  */
 #ifndef KVD_CORE_SESSION_H
 #define KVD_CORE_SESSION_H
@@ -13,14 +12,6 @@ void session_close(struct core *core, uint32_t session, bool at_once);
 /* Ends what is left of a closing session once its leases are gone. */
 void session_finish(struct core *core, uint32_t session);
 bool session_valid(const struct core *core, uint32_t session);
-
-/* The quarantined pages of a process are proven quiet; `dead`: it will never write again. */
-void session_process_quiet(struct core *core, uint64_t process, bool dead);
-/* Frees quarantined pages of processes that are quiet, a slice of them. */
-void session_process_settle(struct core *core);
-bool session_process_busy(const struct core *core);
-void session_process_get(struct core *core, uint32_t process);
-void session_process_put(struct core *core, uint32_t process);
 
 /* What a session holds; CORE_NONE is nobody. */
 void session_charge_open(struct core *core, uint32_t session, uint32_t page, int sign);

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Groups and their quarantine.
+ *
+ * Invariants: writers of a group are processes whose session in it broke and of which nothing is
+ * proven yet. Pages are in quarantine while there are writers or ranks. The magazine of a group
+ * that has ended stays as it is until the last rank has left, since any of them may still write
+ * there. A group's record lives while anything refers to it. The core's thread only.
+ */
+#include "kvd/core/group.h"
+
+#include "kvd/core/copy.h"
+#include "kvd/core/lease.h"
+#include "kvd/core/magazine.h"
+#include "kvd/core/pool.h"
+#include "kvd/core/process.h"
+
+#include <errno.h>
+
+static uint32_t words(const struct core *core)
+{
+	return (core->processes_max + 63) / 64;
+}
+
+static uint64_t *writers(const struct core *core, uint32_t group)
+{
+	return core->group_writers + (size_t)group * words(core);
+}
+
+static bool is_writer(const struct core *core, uint32_t group, uint32_t process)
+{
+	return writers(core, group)[process / 64] >> (process % 64) & 1;
+}
+
+static bool has_writers(const struct core *core, uint32_t group)
+{
+	uint64_t any = 0;
+
+	for (uint32_t i = 0; i < words(core); i++)
+		any |= writers(core, group)[i];
+	return any != 0;
+}
+
+static int group_new(struct core *core, uint32_t space, uint32_t *out_group)
+{
+	uint32_t g = 0;
+
+	while (g < core->groups_max && core->groups[g].id != 0)
+		g++;
+	if (g == core->groups_max)
+		return -EUSERS;
+	core->groups[g] = (struct group){.id = ++core->group_seq, .space = space, .sessions = 1};
+	pool_list_init(&core->groups[g].magazine);
+	pool_list_init(&core->groups[g].quarantine);
+	*out_group = g;
+	return 0;
+}
+
+int group_join(struct core *core, uint64_t id, uint32_t space, uint32_t *out_group)
+{
+	if (id == 0)
+		return group_new(core, space, out_group);
+	for (uint32_t g = 0; g < core->groups_max; g++) {
+		struct group *group = &core->groups[g];
+		if (group->id != id || group->space != space || group->ended ||
+		    group->sessions == 0)
+			continue;
+		group->sessions++;
+		*out_group = g;
+		return 0;
+	}
+	return -ENOENT;
+}
+
+void group_break(struct core *core, uint32_t group, uint32_t process)
+{
+	struct group *g = &core->groups[group];
+
+	if (!core->processes[process].dead)
+		writers(core, group)[process / 64] |= 1ull << (process % 64);
+	if (g->ended)
+		return;
+	g->ended = true;
+	for (uint32_t s = 0; s < core->cfg.sessions_max; s++) {
+		if (!core->sessions[s].open || core->sessions[s].group != group)
+			continue;
+		for (uint32_t l = core->sessions[s].leases; l != CORE_NONE;
+		     l = core->leases[l].next)
+			lease_revoke(core, l);
+	}
+}
+
+bool group_unsafe(const struct core *core, uint32_t group)
+{
+	return core->groups[group].ended &&
+	       (core->groups[group].sessions > 0 || has_writers(core, group));
+}
+
+static bool releasable(const struct core *core, uint32_t group)
+{
+	return core->groups[group].id != 0 && core->groups[group].quarantine.count > 0 &&
+	       !group_unsafe(core, group);
+}
+
+static void end_if_unused(struct core *core, uint32_t group)
+{
+	struct group *g = &core->groups[group];
+
+	if (g->sessions == 0 && g->users == 0 && g->quarantine.count == 0 &&
+	    !has_writers(core, group))
+		g->id = 0;
+}
+
+void group_leave(struct core *core, uint32_t group)
+{
+	struct group *g = &core->groups[group];
+
+	if (--g->sessions > 0)
+		return;
+	magazine_end(core, group);
+	group_settle(core);
+	end_if_unused(core, group);
+}
+
+void group_get(struct core *core, uint32_t group)
+{
+	core->groups[group].users++;
+}
+
+void group_put(struct core *core, uint32_t group)
+{
+	core->groups[group].users--;
+	end_if_unused(core, group);
+}
+
+bool group_written_by(const struct core *core, uint32_t process)
+{
+	for (uint32_t g = 0; g < core->groups_max; g++)
+		if (core->groups[g].id != 0 && is_writer(core, g, process))
+			return true;
+	return false;
+}
+
+void group_process_quiet(struct core *core, uint32_t process, bool quiesced)
+{
+	for (uint32_t g = 0; g < core->groups_max; g++) {
+		if (core->groups[g].id == 0 || !is_writer(core, g, process))
+			continue;
+		writers(core, g)[process / 64] &= ~(1ull << (process % 64));
+		core->groups[g].quiesced = quiesced;
+		end_if_unused(core, g);
+	}
+	group_settle(core);
+}
+
+void group_settle(struct core *core)
+{
+	for (uint32_t g = 0; g < core->groups_max && core->budget > 0; g++) {
+		if (!releasable(core, g))
+			continue;
+		copy_release_quarantine(core, g);
+		end_if_unused(core, g);
+	}
+}
+
+bool group_busy(const struct core *core)
+{
+	for (uint32_t g = 0; g < core->groups_max; g++)
+		if (releasable(core, g))
+			return true;
+	return false;
+}
