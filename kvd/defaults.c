@@ -18,6 +18,21 @@
 #define DEFAULTS_PAGES_MIN 16384u
 #define DEFAULTS_PAGES_MAX (4u << 20)
 #define DEFAULTS_SPIN_US 20u
+#define DEFAULTS_SLAB_BYTES (64 * UNITS_MIB)
+#define DEFAULTS_SLAB_ALIGN (2 * UNITS_MIB)
+
+/*
+ * A slab is given whole to one namespace and one size of page. In a small pool the usual 64 MiB
+ * would leave nothing for the second of them: there a quarter of each namespace's part is enough.
+ */
+static uint64_t defaults_slab_bytes_min(uint64_t pool_bytes, uint32_t space_count)
+{
+	uint64_t quarter = pool_bytes / (4ull * BITS_MAX(space_count, 1u));
+	uint64_t usual = BITS_MAX(DEFAULTS_SLAB_BYTES, pool_bytes / 256);
+
+	quarter = quarter / DEFAULTS_SLAB_ALIGN * DEFAULTS_SLAB_ALIGN;
+	return BITS_MAX(BITS_MIN(usual, quarter), DEFAULTS_SLAB_ALIGN);
+}
 
 struct core_config defaults_config(const struct options *o)
 {
@@ -32,6 +47,8 @@ struct core_config defaults_config(const struct options *o)
 		.session_share_permille = (uint32_t)o->session_share * 10,
 	};
 	uint64_t pages = c.pool_bytes / (64 * UNITS_KIB);
+
+	c.slab_bytes_min = defaults_slab_bytes_min(c.pool_bytes, o->space_count);
 
 	pages = BITS_MIN(BITS_MAX(pages, DEFAULTS_PAGES_MIN), DEFAULTS_PAGES_MAX);
 	c.pages_max = (uint32_t)(o->pages_max ? o->pages_max : pages);
@@ -98,7 +115,7 @@ static int defaults_check_core(const struct options *o, const struct core_config
 		snprintf(error, size, "the limits: %s", strerror(-r));
 		return r;
 	}
-	r = tenants_add(core, o, "", &entropy, error, size);
+	r = tenants_add(core, o, config->pool_bytes, "", &entropy, error, size);
 	core_free(core);
 	return r;
 }

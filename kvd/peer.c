@@ -129,19 +129,20 @@ static void peer_log_end(const struct peer *p, bool clean)
 static void peer_close_session(struct peer *p, bool clean)
 {
 	struct server *s = p->server;
+	bool quiet = clean || p->admin; /* an admin holds no memory, and has no ring for a BYE */
 
 	if (p->ring.shared && !clean) {
 		atomic_store_release(&p->ring.shared->closed, (uint32_t)-p->broken);
 		p->must_ring = true;
 	}
-	core_session_close(s->core, (uint32_t)p->session, clean ? CORE_END_BYE : CORE_END_BROKEN,
+	core_session_close(s->core, (uint32_t)p->session, quiet ? CORE_END_BYE : CORE_END_BROKEN,
 			   s->now_ns);
 	s->by_session[p->session] = NULL;
 	s->changed = true;
 	CRASH_POINT(session_closed);
 	if (!p->admin)
 		s->session_count--;
-	process_leave(p->process, clean || p->admin);
+	process_leave(p->process, quiet);
 }
 
 void peer_end(struct peer *p, bool clean)

@@ -54,7 +54,8 @@ static int server_init_core(struct server *s, const struct options *o, char *err
 			 core_bytes(&s->config) / UNITS_MIB, strerror(-r));
 		return r;
 	}
-	return tenants_add(s->core, o, s->paths.state_dir, &s->entropy, error, size);
+	return tenants_add(s->core, o, s->config.pool_bytes, s->paths.state_dir, &s->entropy, error,
+			   size);
 }
 
 static int server_init_signals(struct server *s)

@@ -107,17 +107,6 @@ static void server_loop_ready(struct loop_source *source, uint32_t events)
 	}
 }
 
-int server_loop_init(struct server *s)
-{
-	int r = loop_add(&s->loop, &s->signal, s->signal_fd, EPOLLIN, server_loop_signal);
-
-	if (r == 0)
-		r = loop_add(&s->loop, &s->ready, s->work.fd, EPOLLIN, server_loop_ready);
-	if (r == 0 && s->listen_fd >= 0)
-		r = loop_add(&s->loop, &s->listen, s->listen_fd, EPOLLIN, server_loop_accept);
-	return r;
-}
-
 /* --- the parts of a turn ---------------------------------------------------------------------- */
 
 static uint32_t server_loop_serve(struct server *s)
@@ -194,6 +183,19 @@ static void server_loop_status(struct server *s)
 	f->loop_p99_ns = turns_quantile_ns(&s->turns, 990);
 	server_loop_stalled(s, f);
 	status_write(&s->status, f);
+}
+
+int server_loop_init(struct server *s)
+{
+	int r = loop_add(&s->loop, &s->signal, s->signal_fd, EPOLLIN, server_loop_signal);
+
+	if (r == 0)
+		r = loop_add(&s->loop, &s->ready, s->work.fd, EPOLLIN, server_loop_ready);
+	if (r == 0 && s->listen_fd >= 0)
+		r = loop_add(&s->loop, &s->listen, s->listen_fd, EPOLLIN, server_loop_accept);
+	s->changed = true;
+	server_loop_status(s);
+	return r;
 }
 
 /* Peers that broke are ended here; that may give the core a cursor, and clients a doorbell. */

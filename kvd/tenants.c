@@ -138,10 +138,31 @@ static int tenants_add_one(struct core *core, const struct options_space *space,
 	return r < 0 ? r : 0;
 }
 
-int tenants_add(struct core *core, const struct options *o, const char *state_dir,
-		struct entropy *entropy, char *error, size_t size)
+/* Floors that cannot all be kept are no floors. */
+static int tenants_check_floors(const struct options *o, uint64_t pool_bytes, char *error,
+				size_t size)
 {
-	int r = 0;
+	uint64_t left = pool_bytes;
+
+	for (uint32_t i = 0; i < o->space_count; i++) {
+		uint64_t floor_bytes = o->spaces[i].floor_bytes;
+		if (floor_bytes == UINT64_MAX)
+			continue;
+		if (floor_bytes > left) {
+			snprintf(error, size,
+				 "--namespace %s: the floors together are more than the pool",
+				 o->spaces[i].name);
+			return -EINVAL;
+		}
+		left -= floor_bytes;
+	}
+	return 0;
+}
+
+int tenants_add(struct core *core, const struct options *o, uint64_t pool_bytes,
+		const char *state_dir, struct entropy *entropy, char *error, size_t size)
+{
+	int r = tenants_check_floors(o, pool_bytes, error, size);
 
 	for (uint32_t i = 0; i < o->space_count && r == 0; i++)
 		r = tenants_add_one(core, &o->spaces[i], state_dir, entropy, error, size);

@@ -15,8 +15,8 @@ int tenants_secret(const struct options_space *space, struct core_space_args *ou
 /* The key seed, from state_dir or made there; state_dir "" keeps it in memory only. */
 int tenants_seed(const char *state_dir, const char *name, struct entropy *entropy, uint8_t seed[16],
 		 char *error, size_t size);
-/* All of them, into the core. */
-int tenants_add(struct core *core, const struct options *o, const char *state_dir,
-		struct entropy *entropy, char *error, size_t size);
+/* All of them, into the core, if their floors fit into the pool. */
+int tenants_add(struct core *core, const struct options *o, uint64_t pool_bytes,
+		const char *state_dir, struct entropy *entropy, char *error, size_t size);
 
 #endif
