@@ -10,7 +10,7 @@
  *   compute NAME BLOCKS    run NAME      extend NAME FLAGS    verify NAME     decode NAME TEXT
  *   fork NAME NEW          release NAME [tail]                topup BLOCKS    wait NAME TOKENS
  *   random SEED STEPS      why TEXT      stat                 close           exit
- *   patience MS            gone                               pump MS
+ *   patience MS [DAWDLE_US]  gone         pump MS             return
  */
 #include "base/units.h"
 #include "tests/e2e/prf_lease.h"
@@ -167,9 +167,17 @@ static void do_topup(const struct command *cmd)
 	printf("%s magazine=%u\n", kvd_strresult(r), kvd_magazine(client.k, client.format));
 }
 
+static void do_return(const struct command *cmd)
+{
+	int r = kvd_return(client.k, client.format, UINT32_MAX);
+
+	printf("%s\n", kvd_strresult(r));
+}
+
 static void do_patience(const struct command *cmd)
 {
 	client.patience_ms = word_number(cmd, 1, 1000);
+	client.dawdle_us = word_number(cmd, 2, 0);
 	printf("ok\n");
 }
 
@@ -210,7 +218,7 @@ static const struct {
 	{"why", do_why, NULL},	       {"stat", do_stat, NULL},
 	{"topup", do_topup, NULL},     {"patience", do_patience, NULL},
 	{"pump", do_pump, NULL},       {"gone", do_gone, NULL},
-	{"close", do_close, NULL},
+	{"close", do_close, NULL},     {"return", do_return, NULL},
 };
 
 static void obey(const struct command *cmd)

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PRF_EVENTS 16
 #define PRF_ANSWER_MS 20000u
@@ -194,6 +195,8 @@ int prf_compute(struct prf_client *c, struct prf_lease *l, uint32_t blocks)
 	for (uint32_t i = 0; i < blocks && r == 0 && l->next < l->seq.count; i++) {
 		uint32_t end = (l->next / c->page.tokens + 1) * c->page.tokens;
 		r = prf_block(c, l, end < l->seq.count ? end : l->seq.count);
+		if (c->dawdle_us)
+			usleep(c->dawdle_us);
 		(void)prf_pump(c, 0);
 	}
 	return r;

@@ -26,6 +26,7 @@ struct prf_client {
 	struct prf_lease leases[PRF_LEASES_MAX];
 	bool gone;
 	uint32_t patience_ms; /* before TAKE */
+	uint32_t dawdle_us;   /* per block, as if there were something to compute */
 	uint32_t kept;	      /* SEALs that lost a race */
 	bool topup_answered;
 	int topup_result;

@@ -4,11 +4,13 @@
  * follows, forks and kept tails all happen; everything that is read is verified. A full pool is an
  * answer like another: it lets go of something and goes on.
  */
+#include "base/units.h"
 #include "tests/e2e/prf_lease.h"
 #include "tests/test.h"
 
 #define PRF_BASES 5
 #define PRF_HELD_MAX 6
+#define PRF_EPOCH_NS (30 * UNITS_NS_PER_MS)
 
 struct random_run {
 	struct prf_client *c;
@@ -70,13 +72,22 @@ static struct prf_lease *random_place(struct random_run *r)
 	return prf_place_for(r->c, name);
 }
 
+/* All clients move on to new prefixes at the same time, or soon everything would be cached and
+ * nothing be built at the same time. */
+static uint32_t random_base(struct random_run *r)
+{
+	uint64_t epoch = units_now_ns() / PRF_EPOCH_NS;
+
+	return (uint32_t)(epoch % 100000) * 10 + random_below(r, PRF_BASES);
+}
+
 static void random_acquire(struct random_run *r)
 {
 	struct prf_lease *l = random_place(r);
-	char text[64];
+	char text[96];
 
-	snprintf(text, sizeof(text), "%u:%u+%u:%u", 1 + random_below(r, PRF_BASES),
-		 1 + random_below(r, 12) * 13, 100 + random_below(r, 3), random_below(r, 40));
+	snprintf(text, sizeof(text), "%u:%u+%u:%u", random_base(r), 1 + random_below(r, 12) * 13,
+		 100 + random_below(r, 3), random_below(r, 40));
 	if (prf_acquire(r->c, l, text, random_below(r, 2), 200, 0) != 0)
 		return;
 	if (prf_run(r->c, l) == 0)

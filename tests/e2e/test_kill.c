@@ -45,8 +45,33 @@ static void begin(int i, uint64_t *seed)
 {
 	harness_client(&clients[i], &kvd, NULL, NULL);
 	assert_true(harness_is(&clients[i], "ok"));
-	harness_ask(&clients[i], "patience 100");
+	harness_ask(&clients[i], "patience 100 300");
 	harness_send(&clients[i], "random %u 100000", (unsigned int)test_random(seed));
+}
+
+/* Rounds in which nothing happens would prove nothing. */
+static void assert_not_hollow(void)
+{
+	static const struct {
+		enum kvd_counter counter;
+		const char *name;
+		uint64_t min;
+	} wanted[] = {
+		{KVD_C_SESSION_DEATHS, "deaths", ROUNDS},
+		{KVD_C_QUARANTINED_PAGES, "quarantined pages", ROUNDS},
+		{KVD_C_CACHED_TOKENS, "cached tokens", 1000},
+		{KVD_C_FOLLOWED_TOKENS, "followed tokens", 1},
+		{KVD_C_TAIL_TOKENS, "tail tokens", 1},
+		{KVD_C_EVICTED_PAGES, "evicted pages", 1},
+	};
+	static struct kvd_status s;
+
+	harness_status(&kvd, &s);
+	for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
+		uint64_t n = s.counters[wanted[i].counter];
+		print_message("%llu %s\n", (unsigned long long)n, wanted[i].name);
+		assert_true(n >= wanted[i].min);
+	}
 }
 
 /* One is killed while all work; another takes its place. */
@@ -68,6 +93,7 @@ static void test_clients_killed_while_all_work(void **state)
 	for (int i = 0; i < CLIENTS; i++)
 		harness_client_end(&clients[i], SIGKILL);
 	harness_quiet(&kvd, 0);
+	assert_not_hollow();
 	harness_client(&clients[0], &kvd, NULL, NULL);
 	harness_ask(&clients[0], "random 1 300");
 	assert_true(harness_is(&clients[0], "ok"));
@@ -85,7 +111,7 @@ static void test_survivors_read_right_bytes(void **state)
 	harness_start(&kvd, (const char *[]){"--pool-bytes=2MiB", "--session-share=60",
 					     "--log-level=info", NULL});
 	harness_client(&clients[0], &kvd, NULL, NULL);
-	harness_ask(&clients[0], "patience 100");
+	harness_ask(&clients[0], "patience 100 300");
 	for (int round = 0; round < 40; round++) {
 		begin(1, &seed);
 		harness_send(&clients[0], "random %u 60", (unsigned int)test_random(&seed));
@@ -119,8 +145,11 @@ static void provoke(struct harness_client *big)
 static void die_at(enum crash_point point)
 {
 	struct harness_client *big = &clients[1];
+	char at[64];
 
-	setenv("KVD_CRASH_AT", crash_name(point), 1);
+	/* The first update of the status is made at start. */
+	snprintf(at, sizeof(at), "%s:%d", crash_name(point), point == CRASH_status_odd ? 2 : 1);
+	setenv("KVD_CRASH_AT", at, 1);
 	harness_start(&kvd, (const char *[]){"--pool-bytes=2MiB", "--session-share=100", NULL});
 	unsetenv("KVD_CRASH_AT");
 	if (point == CRASH_stopping) {

@@ -237,6 +237,7 @@ static void test_decode_and_kept_tail(void **state)
 	OK(&b, "run y");
 	verified(&b, "y", 86);
 	OK(&b, "release y");
+	OK(&a, "return");
 	harness_quiet(&kvd, 2);
 }
 
@@ -260,6 +261,7 @@ static void test_fork(void **state)
 	verified(&b, "y", 110);
 	for (int i = 0; i < 3; i++)
 		OK(&a, "release f%d", i);
+	OK(&a, "return");
 	OK(&b, "release y");
 	harness_quiet(&kvd, 2);
 }
