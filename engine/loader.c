@@ -19,6 +19,7 @@
 
 struct progress {
 	bool terminal;
+	bool ended;
 	uint64_t shown_ns;
 	bool (*interrupted)(void);
 };
@@ -34,8 +35,9 @@ static void show(void *ctx, uint64_t done, uint64_t total)
 		log_info("model", "stopped while loading");
 		_exit(0);
 	}
-	if (now_ns - p->shown_ns < period_ns && done < total)
+	if (p->ended || (now_ns - p->shown_ns < period_ns && done < total))
 		return;
+	p->ended = done >= total;
 	p->shown_ns = now_ns;
 	if (p->terminal)
 		fprintf(stderr, "\rloading the model: %3u %%%s", percent, done < total ? "" : "\n");
