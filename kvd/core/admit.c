@@ -75,6 +75,18 @@ static void fill_numbers(struct core *core, struct call *call, const struct form
 	}
 }
 
+/* What the session would hold beyond its share, in pages of the format. */
+static uint64_t pages_too_many(const struct core *core, const struct call *call,
+			       const struct format *f, uint64_t bytes)
+{
+	uint64_t held = core->sessions[call->session].held_bytes + bytes;
+	uint64_t share = session_share_bytes(core);
+
+	if (call->req->op == KVD_OP_TOPUP || held <= share)
+		return 0;
+	return bits_div_ceil(held - share, f->block_bytes) * f->part_count;
+}
+
 static bool within_limits(struct core *core, struct call *call, const struct format *f,
 			  uint64_t blocks)
 {
@@ -82,8 +94,7 @@ static bool within_limits(struct core *core, struct call *call, const struct for
 	uint64_t bytes = blocks * f->block_bytes;
 	uint64_t used = space->used_bytes + space->promised_bytes + bytes;
 
-	if (call->req->op != KVD_OP_TOPUP &&
-	    core->sessions[call->session].held_bytes + bytes > session_share_bytes(core)) {
+	if (pages_too_many(core, call, f, bytes) > 0) {
 		call->own_limit = true;
 		return false;
 	}
@@ -138,8 +149,11 @@ int admit_check(struct core *core, struct call *call, uint32_t format, uint64_t 
 		if (parts_on_shelf(f, part) > 0)
 			result = check_shelf(core, call, f->space, f->geometry[part],
 					     blocks * parts_on_shelf(f, part));
-	if (result != 0)
-		fill_numbers(core, call, f, blocks);
+	if (result == 0)
+		return 0;
+	uint64_t beyond = pages_too_many(core, call, f, blocks * f->block_bytes);
+	fill_numbers(core, call, f, blocks);
+	call->full.needed_pages = BITS_MAX(call->full.needed_pages, beyond);
 	return result;
 }
 

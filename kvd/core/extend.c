@@ -27,6 +27,8 @@ void extend_drop_useless(struct core *core, uint32_t lease, bool hidden_only)
 			continue;
 		block_drop(core, lease, block);
 		l->build_from = BITS_MAX(l->build_from, block + 1);
+		if (l->tail_block == block)
+			lease_drop_tail(core, lease);
 	}
 }
 

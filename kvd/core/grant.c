@@ -28,8 +28,12 @@ static void fill_place(const struct core *core, struct call *call, uint32_t leas
 
 	call->rep.lease = lease_id(core, lease);
 	call->rep.at.cached_tokens = readable * page_tokens;
-	call->rep.at.build_from =
-		BITS_MIN(BITS_MAX(l->build_from, readable) * page_tokens, l->token_count);
+	/* Who has begun to compute goes on: EXTEND tells nobody to skip what another was faster
+	 * with. */
+	uint32_t from = l->build_from;
+	if (call->req->op != KVD_OP_EXTEND)
+		from = BITS_MAX(from, readable);
+	call->rep.at.build_from = BITS_MIN(from * page_tokens, l->token_count);
 	call->rep.at.event_seq = l->event_seq;
 	if (call->rep.at.build_from > call->rep.at.cached_tokens) {
 		call->rep.at.event = KVD_EVENT_FOLLOW;

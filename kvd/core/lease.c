@@ -194,8 +194,8 @@ void lease_show(struct core *core, uint32_t lease)
 
 static void drop_pages(struct core *core, struct lease *l)
 {
-	bool quiet = l->group == CORE_NONE || !group_unsafe(core, l->group) ||
-		     MUTANT(FREE_QUARANTINE);
+	bool quiet =
+		l->group == CORE_NONE || !group_unsafe(core, l->group) || MUTANT(FREE_QUARANTINE);
 	uint32_t page;
 
 	while ((page = l->own.head) != CORE_NONE && core->budget > 0) {

@@ -324,7 +324,8 @@ struct core {
 	struct shelf *shelves;	  /* spaces_max x geometries_max */
 	struct geometry *geometries;
 	uint32_t geometry_count;
-	uint32_t closed_count; /* slabs that take no new paths */
+	uint32_t closed_count; /* slabs that are being emptied */
+	uint32_t making_count; /* slabs that the shell is making */
 	struct format *formats;
 	uint32_t format_count;
 	struct space *spaces;

@@ -149,6 +149,7 @@ static bool make_one(struct core *core, uint32_t space, uint32_t geometry)
 	machine_shelf(core, space, geometry)->making += g->page_count;
 	core->spaces[space].slab_bytes += g->slab_bytes;
 	core->slab_bytes += g->slab_bytes;
+	core->making_count++;
 	order(core, CORE_ORDER_SLAB_MAKE, slab, false);
 	return true;
 }
@@ -199,6 +200,7 @@ void slab_made(struct core *core, uint32_t slab, int result)
 
 	ASSERT(s->state == SLAB_MAKING);
 	shelf->making -= s->page_count;
+	core->making_count--;
 	if (result < 0) {
 		make_failed(core, slab, result);
 		return;

@@ -149,6 +149,12 @@ void wait_drain(struct core *core)
 	}
 }
 
+/* Its deadline counts: no slab is on its way for it. */
+static bool deadline_counts(const struct core *core, const struct waiter *w)
+{
+	return !w->for_slab || core->making_count == 0;
+}
+
 /*
  * One more attempt; `behind`: an older one could not be admitted, so this one gets no memory.
  * True: it was answered, and the record is free.
@@ -190,7 +196,7 @@ static void try_class(struct core *core, bool runs)
 	for (uint32_t i = core->waiter_head; i != CORE_NONE && core->budget > 0; i = next) {
 		struct waiter *w = &core->waiters[i];
 		struct space *space = &core->spaces[core->sessions[w->session].space];
-		bool due = w->deadline_ns <= core->now_ns && !w->for_slab;
+		bool due = w->deadline_ns <= core->now_ns && deadline_counts(core, w);
 		next = w->next;
 		if (runs_already(w) != runs || (space->blocked && !due))
 			continue;
@@ -220,7 +226,7 @@ uint64_t wait_deadline_ns(const struct core *core)
 	uint64_t deadline = UINT64_MAX;
 
 	for (uint32_t i = core->waiter_head; i != CORE_NONE; i = core->waiters[i].next)
-		if (!core->waiters[i].for_slab)
+		if (deadline_counts(core, &core->waiters[i]))
 			deadline = BITS_MIN(deadline, core->waiters[i].deadline_ns);
 	return deadline;
 }
