@@ -39,23 +39,18 @@ static int args_one(const struct kvctl_command *c, char **argv, int i, int argc,
 
 int args_read(const struct kvctl_command *c, int argc, char **argv, const char **values)
 {
-	int rest = 0;
-
 	for (int i = 0; i < argc;) {
-		if (argv[i][0] != '-' || argv[i][1] == '\0') {
-			argv[rest++] = argv[i++];
-			continue;
-		}
 		int used = args_one(c, argv, i, argc, values);
 		if (used < 0) {
 			fprintf(stderr,
-				"kvctl: %s: bad or unfinished option %s; see `kvctl help %s`\n",
+				"kvctl: %s: %s is no option of it, or needs a value; see "
+				"`kvctl help %s`\n",
 				c->name, argv[i], c->name);
 			return -1;
 		}
 		i += used;
 	}
-	return rest;
+	return 0;
 }
 
 int64_t args_number(const char *text, const char *what, int64_t min, int64_t max)

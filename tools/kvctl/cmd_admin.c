@@ -2,7 +2,9 @@
 /* The commands that steer: check, evict, drain. They need root or the daemon's own user. */
 #include "tools/kvctl/source.h"
 
+#include <base/bits.h>
 #include <base/log.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -24,11 +26,27 @@ static int cmd_admin_check(struct kvctl *k, int argc, char **argv)
 	return EXIT_OK;
 }
 
+/* kvd evicts a slice at a time, so that others are served in between. */
+static int cmd_admin_evict_all(struct kvctl *k, struct kvd_req *req, uint64_t *out_pages)
+{
+	struct kvd_rep rep;
+	int err;
+
+	do {
+		err = source_call(k, req, NULL, &rep, NULL, 0);
+		if (err < 0)
+			return err;
+		*out_pages += rep.aux;
+		req->arg64 -= BITS_MIN(rep.aux, req->arg64);
+	} while (rep.aux > 0 && req->arg64 > 0);
+	return 0;
+}
+
 static int cmd_admin_evict(struct kvctl *k, int argc, char **argv)
 {
 	const char *values[2] = {NULL, NULL};
 	struct kvd_req req = {.op = KVD_OP_EVICT, .flags = KVD_EVICT_ALL_SPACES};
-	struct kvd_rep rep;
+	uint64_t evicted = 0;
 
 	if (args_read(&cmd_evict, argc, argv, values) != 0)
 		return EXIT_USAGE;
@@ -41,10 +59,13 @@ static int cmd_admin_evict(struct kvctl *k, int argc, char **argv)
 		req.flags = 0;
 		req.lease = (uint64_t)space;
 	}
-	if (source_call(k, &req, NULL, &rep, NULL, 0) < 0)
+	int err = cmd_admin_evict_all(k, &req, &evicted);
+	if (err == -EINVAL && values[1])
+		fprintf(stderr, "kvctl: is there a namespace %s? see `kvctl spaces`\n", values[1]);
+	if (err < 0)
 		return EXIT_FAILED;
 	printf(k->json ? "{\"evicted_pages\": %" PRIu64 "}\n" : "evicted %" PRIu64 " pages\n",
-	       rep.aux);
+	       evicted);
 	return EXIT_OK;
 }
 

@@ -13,9 +13,8 @@ static int cmd_list_run(struct kvctl *k, const struct kvctl_command *c, int argc
 {
 	void *records;
 	size_t count;
-	int rest = args_read(c, argc, argv, NULL);
 
-	if (rest != 0)
+	if (args_read(c, argc, argv, NULL) != 0)
 		return EXIT_USAGE;
 	if (source_list(k, kind, record_bytes, &records, &count) < 0)
 		return EXIT_FAILED;

@@ -12,6 +12,7 @@
 #include <base/bits.h>
 #include <base/log.h>
 #include <base/units.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <microhttpd.h>
 #include <netdb.h>
@@ -89,18 +90,24 @@ static void cmd_metrics_write(FILE *out, const struct kvd_status *s, bool up)
 }
 
 /* The metrics as malloc'ed text. NULL: no memory. */
-static char *cmd_metrics_text(const struct kvctl *k, size_t *out_bytes)
+static char *cmd_metrics_text(const struct kvd_status *s, bool up, size_t *out_bytes)
 {
-	static __thread struct kvd_status s;
-	enum source_life life = SOURCE_DEAD;
 	char *text = NULL;
 	FILE *out = open_memstream(&text, out_bytes);
 
 	if (!out)
 		return NULL;
-	int err = source_status_quiet(k, &s, &life);
-	cmd_metrics_write(out, &s, !err && life == SOURCE_ALIVE);
+	cmd_metrics_write(out, s, up);
 	return fclose(out) == 0 ? text : NULL;
+}
+
+static char *cmd_metrics_scrape(const struct kvctl *k, size_t *out_bytes)
+{
+	static __thread struct kvd_status s;
+	enum source_life life = SOURCE_DEAD;
+	int err = source_status_quiet(k, &s, &life);
+
+	return cmd_metrics_text(&s, !err && life == SOURCE_ALIVE, out_bytes);
 }
 
 static enum MHD_Result cmd_metrics_answer(void *ctx, struct MHD_Connection *c, const char *url,
@@ -109,7 +116,7 @@ static enum MHD_Result cmd_metrics_answer(void *ctx, struct MHD_Connection *c, c
 {
 	size_t bytes = 0;
 	bool known = strcmp(url, "/metrics") == 0 && strcmp(method, "GET") == 0;
-	char *text = known ? cmd_metrics_text(ctx, &bytes) : strdup("GET /metrics\n");
+	char *text = known ? cmd_metrics_scrape(ctx, &bytes) : strdup("GET /metrics\n");
 
 	if (!text)
 		return MHD_NO;
@@ -134,8 +141,10 @@ static int cmd_metrics_address(const char *listen, struct addrinfo **out)
 	struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
 				 .ai_socktype = SOCK_STREAM};
 
+	bool brackets = listen[0] == '[' && colon && colon > listen && colon[-1] == ']';
 	if (colon && colon > listen)
-		snprintf(host, sizeof(host), "%.*s", (int)(colon - listen), listen);
+		snprintf(host, sizeof(host), "%.*s", (int)(colon - listen) - 2 * brackets,
+			 listen + brackets);
 	int err = getaddrinfo(host, port, &hints, out);
 	if (err)
 		fprintf(stderr, "kvctl: --listen %s: %s; write HOST:PORT\n", listen,
@@ -158,13 +167,14 @@ static int cmd_metrics_serve(struct kvctl *k, const char *listen)
 	unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO;
 	if (address->ai_family == AF_INET6)
 		flags |= MHD_USE_IPv6;
+	errno = 0;
 	struct MHD_Daemon *d =
 		MHD_start_daemon(flags, 0, NULL, NULL, cmd_metrics_answer, k, MHD_OPTION_SOCK_ADDR,
 				 address->ai_addr, MHD_OPTION_CONNECTION_LIMIT, 16u,
 				 MHD_OPTION_CONNECTION_TIMEOUT, 10u, MHD_OPTION_END);
 	freeaddrinfo(address);
 	if (!d) {
-		fprintf(stderr, "kvctl: cannot listen on %s: is the port in use?\n", listen);
+		fprintf(stderr, "kvctl: cannot listen on %s: %s\n", listen, strerror(errno));
 		return EXIT_FAILED;
 	}
 	fprintf(stderr, "kvctl: serving /metrics on %s; ^C ends it\n", listen);
@@ -175,6 +185,8 @@ static int cmd_metrics_serve(struct kvctl *k, const char *listen)
 
 static int cmd_metrics_run(struct kvctl *k, int argc, char **argv)
 {
+	static struct kvd_status s;
+	enum source_life life = SOURCE_DEAD;
 	const char *values[1] = {NULL};
 	size_t bytes;
 
@@ -182,12 +194,16 @@ static int cmd_metrics_run(struct kvctl *k, int argc, char **argv)
 		return EXIT_USAGE;
 	if (values[0])
 		return cmd_metrics_serve(k, values[0]);
-	char *text = cmd_metrics_text(k, &bytes);
+	bool read = source_status(k, &s, &life) == 0;
+	bool up = read && life == SOURCE_ALIVE;
+	if (read && !up)
+		fprintf(stderr, "kvctl: the daemon at %s died\n", k->path);
+	char *text = cmd_metrics_text(&s, up, &bytes);
 	if (!text)
 		return EXIT_FAILED;
 	fwrite(text, 1, bytes, stdout);
 	free(text);
-	return EXIT_OK;
+	return up ? EXIT_OK : EXIT_FAILED;
 }
 
 static const struct kvctl_option cmd_metrics_options[] = {
@@ -200,8 +216,9 @@ const struct kvctl_command cmd_metrics = {
 	.name = "metrics",
 	.args = "[--listen HOST:PORT]",
 	.summary = "kvd's figures for Prometheus",
-	.text = "Prints them once, or serves them. kvd_up is 0 when the daemon is dead. Engines\n"
-		"serve their own at /metrics of their HTTP port.\n",
+	.text = "Prints them once, or serves them. When the daemon is dead kvd_up is 0, and the "
+		"exit\n"
+		"status 1. Engines serve their own at /metrics of their HTTP port.\n",
 	.options = cmd_metrics_options,
 	.run = cmd_metrics_run,
 };

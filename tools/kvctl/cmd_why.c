@@ -74,7 +74,9 @@ static void cmd_why_print(const struct kvctl *k, const struct kvd_why *w)
 		json_decref(o);
 		return;
 	}
-	printf("hit %u tokens; then block %u: %s", w->hit_tokens, w->first_missing_block, cause);
+	printf("hit %u tokens", w->hit_tokens);
+	if (w->cause != KVD_WHY_HIT)
+		printf("; then block %u: %s", w->first_missing_block, cause);
 	if (w->common_run_tokens)
 		printf("; a cached block shares its first %u tokens", w->common_run_tokens);
 	printf("%s%s\n", text[0] ? "\n" : "", text);
@@ -102,7 +104,10 @@ static int cmd_why_run(struct kvctl *k, int argc, char **argv)
 			      .n = n,
 			      .in_bytes = (uint32_t)(n * sizeof(uint32_t)),
 			      .out_bytes = sizeof(why)};
-	if (source_call(k, &req, tokens, &rep, &why, sizeof(why)) < 0)
+	int err = source_call(k, &req, tokens, &rep, &why, sizeof(why));
+	if (err == -EINVAL)
+		fprintf(stderr, "kvctl: is there a format %s? see `kvctl formats`\n", values[0]);
+	if (err < 0)
 		return EXIT_FAILED;
 	cmd_why_print(k, &why);
 	return EXIT_OK;

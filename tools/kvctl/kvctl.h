@@ -42,8 +42,8 @@ extern const struct kvctl_command *const main_commands[];
 
 /*
  * Reads the command's options: values[i] points to the value of options[i], or to "" for a flag
- * that was given; unset ones keep what they were. Returns the number of other arguments, moved to
- * the front of argv, or -1 after a message.
+ * that was given; unset ones keep what they were. 0, or -1 after a message: no command takes
+ * anything but options.
  */
 int args_read(const struct kvctl_command *c, int argc, char **argv, const char **values);
 /* The number in text within [min, max], or -1 after a message that names `what`. */

@@ -130,7 +130,7 @@ static int source_call_on(struct kvd *kvd, const struct kvd_req *req, const void
 {
 	int err = kvd_call(kvd, req, in, rep, out, out_size);
 
-	if (!err && rep->result < 0)
+	if (!err)
 		err = rep->result;
 	if (err)
 		fprintf(stderr, "kvctl: kvd answered: %s%s\n", kvd_strresult(err),

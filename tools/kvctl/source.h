@@ -26,7 +26,7 @@ int source_open(const struct kvctl *k, struct kvd **out);
  */
 int source_list(const struct kvctl *k, enum kvd_list_kind kind, size_t record_bytes,
 		void **out_records, size_t *out_count);
-/* One admin request. 0 (rep->result is >= 0), or -errno after a message. */
+/* One admin request. 0 (and so is rep->result), or -errno after a message. */
 int source_call(const struct kvctl *k, const struct kvd_req *req, const void *in,
 		struct kvd_rep *rep, void *out, size_t out_size);
 

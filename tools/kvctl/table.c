@@ -31,7 +31,7 @@ void table_print(const struct field *fields, const void *records, size_t count, 
 		}
 	}
 	for (size_t i = 0; i <= count; i++) {
-		const char *record = (const char *)records + (i - 1) * record_bytes;
+		const char *record = i == 0 ? NULL : (const char *)records + (i - 1) * record_bytes;
 		for (size_t c = 0; fields[c].name; c++) {
 			if (!fields[c].title)
 				continue;
