@@ -1,0 +1,641 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvctl, the program, on a daemon with a client that holds leases: what it shows is what the client
+ * did, what it steers happens, and what goes wrong is said in a sentence with the right exit
+ * status. Its output is caught in files in the daemon's directory. $KVCTL_BIN names it.
+ */
+#include "base/units.h"
+#include "tests/e2e/harness.h"
+#include "tests/e2e/prf.h"
+#include "tests/test.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NOBODY 65534
+#define OUTPUT_MAX (4u << 20)
+
+static struct harness_kvd kvd;
+static struct harness_client a;
+
+/* What the last run of kvctl said. */
+static char *out, *err;
+
+static int setup(void **state)
+{
+	harness_init(&kvd);
+	out = malloc(OUTPUT_MAX);
+	err = malloc(OUTPUT_MAX);
+	return out && err ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+	harness_client_end(&a, SIGKILL);
+	harness_fini(&kvd);
+	free(out);
+	free(err);
+	return 0;
+}
+
+#define OK(client, ...)                                                                            \
+	do {                                                                                       \
+		harness_ask(client, __VA_ARGS__);                                                  \
+		assert_true(harness_is(client, "ok"));                                             \
+	} while (0)
+
+static int file_in(const char *name, int flags)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", kvd.dir, name);
+	int fd = open(path, flags | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static void read_back(const char *name, char *text)
+{
+	int fd = file_in(name, O_RDONLY);
+	ssize_t n = read(fd, text, OUTPUT_MAX - 1);
+
+	assert_true(n >= 0);
+	text[n] = '\0';
+	close(fd);
+}
+
+/* The child's side: "kvctl --socket SOCKET WORD...", the words parted by spaces. */
+static void exec_kvctl(const char *words, uid_t uid)
+{
+	char copy[512], *save = NULL;
+	const char *argv[32] = {getenv("KVCTL_BIN"), "--socket", kvd.socket};
+	int n = 3;
+
+	snprintf(copy, sizeof(copy), "%s", words);
+	for (char *w = strtok_r(copy, " ", &save); w && n < 31; w = strtok_r(NULL, " ", &save))
+		argv[n++] = w;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (!argv[0] || (uid && (setgid(uid) < 0 || setuid(uid) < 0)))
+		_exit(126);
+	execv(argv[0], (char **)(uintptr_t)argv);
+	_exit(127);
+}
+
+static pid_t start_kvctl(const char *words, uid_t uid, const char *input)
+{
+	int in = file_in("stdin", O_RDWR | O_CREAT | O_TRUNC);
+	int fd_out = file_in("stdout", O_WRONLY | O_CREAT | O_TRUNC);
+	int fd_err = file_in("stderr", O_WRONLY | O_CREAT | O_TRUNC);
+
+	assert_int_equal(write(in, input, strlen(input)), strlen(input));
+	assert_int_equal(lseek(in, 0, SEEK_SET), 0);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		dup2(in, STDIN_FILENO);
+		dup2(fd_out, STDOUT_FILENO);
+		dup2(fd_err, STDERR_FILENO);
+		exec_kvctl(words, uid);
+	}
+	close(in);
+	close(fd_out);
+	close(fd_err);
+	return pid;
+}
+
+static int end_kvctl(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	read_back("stdout", out);
+	read_back("stderr", err);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static int kvctl_as(uid_t uid, const char *words)
+{
+	return end_kvctl(start_kvctl(words, uid, ""));
+}
+
+static int kvctl(const char *words)
+{
+	return kvctl_as(0, words);
+}
+
+static void contains(const char *text, const char *part)
+{
+	if (!strstr(text, part))
+		fail_msg("no '%s' in:\n%s", part, text);
+}
+
+/* One line on stderr that speaks for kvctl. */
+static void one_sentence(void)
+{
+	assert_memory_equal(err, "kvctl: ", 7);
+	assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1);
+}
+
+static json_t *parsed(const char *words)
+{
+	json_error_t e;
+
+	if (kvctl(words) != 0)
+		fail_msg("%s: %s", words, err);
+	json_t *j = json_loads(out, 0, &e);
+	if (!j)
+		fail_msg("%s: %s in:\n%s", words, e.text, out);
+	return j;
+}
+
+static json_int_t number(const json_t *object, const char *key)
+{
+	const json_t *v = json_object_get(object, key);
+
+	if (!json_is_integer(v))
+		fail_msg("no number %s", key);
+	return json_integer_value(v);
+}
+
+/* One prompt of 200 tokens is sealed but for its tail, and its lease is live. */
+static void start_with_a_lease(const char *const options[])
+{
+	harness_start(&kvd, options);
+	harness_client(&a, &kvd, NULL, NULL);
+	OK(&a, "acquire x 1:200");
+	OK(&a, "run x");
+	OK(&a, "acquire y 1:200");
+}
+
+static uint64_t figure_sealed(const struct kvd_status *s)
+{
+	return s->counters[KVD_C_SEALED_BLOCKS];
+}
+
+static uint64_t figure_leases(const struct kvd_status *s)
+{
+	return s->leases;
+}
+
+static void test_status(void **state)
+{
+	start_with_a_lease(NULL);
+	harness_wait_figure(&kvd, figure_sealed, 12);
+	harness_wait_figure(&kvd, figure_leases, 2);
+	assert_int_equal(kvctl("status"), 0);
+	contains(out, "kvd 0.1.0, pid ");
+	contains(out, " up ");
+	contains(out, "sealed 12 (48.00 KiB)");
+	contains(out, "1 sessions, 2 leases");
+	contains(out, "192 of 400 prompt tokens (48.0 %)");
+	contains(out, "0 KV bytes to share");
+	assert_string_equal(err, "");
+
+	json_t *j = parsed("status --json");
+	assert_true(json_is_true(json_object_get(j, "alive")));
+	assert_int_equal(number(j, "pid"), kvd.pid);
+	assert_int_equal(number(j, "leases"), 2);
+	assert_int_equal(number(j, "pool_bytes"), 16 << 20);
+	assert_int_equal(number(json_object_get(j, "pages"), "sealed"), 12);
+	assert_int_equal(number(json_object_get(j, "counters"), "prompt_tokens"), 400);
+	assert_int_equal(number(json_object_get(j, "counters"), "cached_tokens"), 192);
+	assert_int_equal(number(json_object_get(j, "counters"), "kv_bytes_copied"), 0);
+	assert_int_equal(json_array_size(json_object_get(j, "sessions")), 1);
+	json_decref(j);
+}
+
+static void test_sessions(void **state)
+{
+	start_with_a_lease(NULL);
+	json_t *j = parsed("sessions --json");
+	const json_t *s = NULL;
+	for (size_t i = 0; i < json_array_size(j); i++)
+		if (number(json_array_get(j, i), "pid") == a.pid)
+			s = json_array_get(j, i);
+	assert_non_null(s);
+	assert_string_equal(json_string_value(json_object_get(s, "name")), "prf_client");
+	assert_int_equal(number(s, "leases"), 2);
+	assert_int_equal(number(s, "pinned_pages"), 12);
+	assert_int_equal(number(s, "prompt_tokens"), 400);
+	assert_int_equal(number(s, "cached_tokens"), 192);
+	assert_int_equal(number(s, "sealed_blocks"), 12);
+	json_decref(j);
+	assert_int_equal(kvctl("sessions"), 0);
+	contains(out, "prf_client");
+	contains(out, "STALLED");
+}
+
+static void test_prefixes(void **state)
+{
+	start_with_a_lease(NULL);
+	json_t *j = parsed("prefixes --json");
+	assert_int_equal(json_array_size(j), 1);
+	const json_t *p = json_array_get(j, 0);
+	assert_int_equal(number(p, "tokens"), 192);
+	assert_int_equal(number(p, "blocks"), 12);
+	assert_int_equal(number(p, "bytes"), 12 * 4096);
+	assert_int_equal(number(p, "pins"), 2);
+	assert_int_equal(number(p, "shared_pins"), 2);
+	assert_int_equal(strlen(json_string_value(json_object_get(p, "key"))), 32);
+	json_decref(j);
+	assert_int_equal(kvctl("prefixes"), 0);
+	contains(out, "ROOT-PINS");
+}
+
+/* More records than one packet holds: each is there, once. */
+static void test_many_prefixes(void **state)
+{
+	const size_t count = 2 * KVD_SOCK_PAYLOAD_MAX / sizeof(struct kvd_prefix_stat) + 100;
+
+	harness_start(&kvd, NULL);
+	harness_client(&a, &kvd, NULL, NULL);
+	for (size_t i = 0; i < count; i++) {
+		OK(&a, "acquire x %zu:16", i + 1);
+		OK(&a, "run x");
+		OK(&a, "release x");
+	}
+	json_t *j = parsed("prefixes --json"), *seen = json_object();
+	assert_int_equal(json_array_size(j), count);
+	for (size_t i = 0; i < count; i++) {
+		const json_t *p = json_array_get(j, i);
+		json_object_set_new(seen, json_string_value(json_object_get(p, "key")),
+				    json_true());
+		assert_int_equal(number(p, "tokens"), 16);
+	}
+	assert_int_equal(json_object_size(seen), count);
+	json_decref(j);
+	json_decref(seen);
+}
+
+static void test_slabs_formats_spaces(void **state)
+{
+	start_with_a_lease(NULL);
+	json_t *j = parsed("slabs --json");
+	json_int_t sealed = 0, pages = 0;
+	for (size_t i = 0; i < json_array_size(j); i++) {
+		sealed += number(json_array_get(j, i), "sealed_pages");
+		pages += number(json_array_get(j, i), "page_count");
+	}
+	assert_int_equal(sealed, 12);
+	assert_true(pages > 12);
+	json_decref(j);
+	j = parsed("formats --json");
+	assert_int_equal(json_array_size(j), 1);
+	assert_int_equal(number(json_array_get(j, 0), "page_tokens"), 16);
+	assert_int_equal(number(json_array_get(j, 0), "block_bytes"), 4096);
+	json_decref(j);
+	j = parsed("spaces --json");
+	assert_int_equal(json_array_size(j), 1);
+	assert_int_equal(number(json_array_get(j, 0), "cached_tokens"), 192);
+	assert_string_equal(json_string_value(json_object_get(json_array_get(j, 0), "name")),
+			    "default");
+	json_decref(j);
+	assert_int_equal(kvctl("slabs"), 0);
+	contains(out, "STRIDE");
+	assert_int_equal(kvctl("formats"), 0);
+	contains(out, "bytes by prf");
+	assert_int_equal(kvctl("spaces"), 0);
+	contains(out, "CEILING");
+}
+
+/* Prometheus text: comments, and `name{labels} number` of a metric that has a TYPE. */
+static double metric(char *text, const char *wanted)
+{
+	char type[128] = "", *save = NULL;
+	double found = -1;
+
+	for (char *l = strtok_r(text, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
+		char name[128], *end;
+		if (l[0] == '#') {
+			(void)sscanf(l, "# TYPE %127s", type);
+			continue;
+		}
+		char *value = strrchr(l, ' ');
+		assert_non_null(value);
+		double v = strtod(value + 1, &end);
+		assert_true(end > value + 1 && *end == '\0');
+		*value = '\0';
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(l, "{"), l);
+		assert_string_equal(name, type);
+		if (strcmp(l, wanted) == 0)
+			found = v;
+	}
+	return found;
+}
+
+static void test_metrics(void **state)
+{
+	start_with_a_lease(NULL);
+	harness_wait_figure(&kvd, figure_sealed, 12);
+	assert_int_equal(kvctl("metrics"), 0);
+	assert_true(metric(out, "kvd_up") == 1);
+	assert_int_equal(kvctl("metrics"), 0);
+	assert_true(metric(out, "kvd_sealed_blocks_total") == 12);
+	assert_int_equal(kvctl("metrics"), 0);
+	assert_true(metric(out, "kvd_pages{state=\"sealed\"}") == 12);
+	(void)harness_end(&kvd, SIGKILL);
+	assert_int_equal(kvctl("metrics"), 1);
+	assert_true(metric(out, "kvd_up") == 0);
+	one_sentence();
+}
+
+/* A port that nobody has right now. */
+static uint16_t free_port(void)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET,
+				 .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+	socklen_t size = sizeof(at);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&at, size), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &size), 0);
+	close(fd);
+	return ntohs(at.sin_port);
+}
+
+/* The whole answer into `out`; false if nobody listens yet. */
+static bool http_get(uint16_t port, const char *path)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET,
+				 .sin_port = htons(port),
+				 .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	size_t used = 0;
+	ssize_t n;
+
+	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0) {
+		close(fd);
+		return false;
+	}
+	dprintf(fd, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
+	while ((n = read(fd, out + used, OUTPUT_MAX - 1 - used)) > 0)
+		used += (size_t)n;
+	out[used] = '\0';
+	close(fd);
+	return true;
+}
+
+static void test_metrics_listen(void **state)
+{
+	char words[64], second[64];
+	uint16_t port = free_port();
+
+	start_with_a_lease(NULL);
+	harness_wait_figure(&kvd, figure_sealed, 12);
+	snprintf(words, sizeof(words), "metrics --listen :%u", port);
+	pid_t server = start_kvctl(words, 0, "");
+	while (!http_get(port, "/metrics"))
+		assert_int_equal(waitpid(server, NULL, WNOHANG), 0);
+	assert_memory_equal(out, "HTTP/1.1 200", 12);
+	char *body = strstr(out, "\r\n\r\n");
+	assert_non_null(body);
+	assert_true(metric(body + 4, "kvd_sealed_blocks_total") == 12);
+	assert_true(http_get(port, "/elsewhere"));
+	assert_memory_equal(out, "HTTP/1.1 404", 12);
+
+	snprintf(second, sizeof(second), "metrics --listen 127.0.0.1:%u", port);
+	assert_int_equal(kvctl(second), 1);
+	one_sentence();
+	contains(err, "cannot listen");
+	contains(err, strerror(EADDRINUSE));
+
+	/* The first still serves, and sees that the daemon dies. */
+	(void)harness_end(&kvd, SIGKILL);
+	assert_true(http_get(port, "/metrics"));
+	contains(out, "kvd_up 0\n");
+	kill(server, SIGTERM);
+	assert_int_equal(end_kvctl(server), 0);
+	assert_int_equal(kvctl("metrics --listen nowhere:nothing"), 2);
+}
+
+static void test_top(void **state)
+{
+	size_t screens = 0;
+
+	start_with_a_lease(NULL);
+	assert_int_equal(kvctl("top --count 2 --interval 50"), 0);
+	for (const char *at = out; (at = strstr(at, "kvd pid ")); at++)
+		screens++;
+	assert_int_equal(screens, 2);
+	contains(out, "prf_client");
+	assert_null(strchr(out, '\033'));
+}
+
+static void test_doctor(void **state)
+{
+	start_with_a_lease(NULL);
+	assert_int_equal(kvctl("doctor"), 0);
+	contains(out, "running");
+	json_t *j = parsed("doctor --json");
+	assert_true(json_array_size(j) > 5);
+	json_decref(j);
+	(void)harness_end(&kvd, SIGKILL);
+	assert_int_equal(kvctl("doctor"), 1);
+	contains(out, "BAD   daemon");
+	contains(out, "-> it died");
+}
+
+static void test_check_evict_drain(void **state)
+{
+	start_with_a_lease(NULL);
+	assert_int_equal(kvctl("check"), 0);
+	contains(out, "every invariant holds");
+	assert_int_equal(kvctl("evict"), 0);
+	contains(out, "evicted 0 pages");
+	OK(&a, "release x");
+	OK(&a, "release y");
+	assert_int_equal(kvctl("evict --pages 5"), 0);
+	contains(out, "evicted 5 pages");
+	assert_int_equal(kvctl("evict --space 0 --json"), 0);
+	contains(out, "{\"evicted_pages\": 7}");
+	assert_int_equal(kvctl("evict --space 77"), 1);
+	contains(err, "kvctl spaces");
+
+	assert_int_equal(kvctl("drain"), 0);
+	harness_ask(&a, "acquire z 9:100");
+	assert_true(harness_is(&a, "draining"));
+	assert_int_equal(kvctl("status"), 0);
+	assert_int_equal(kvctl("drain --undo"), 0);
+	OK(&a, "acquire z 9:100");
+	OK(&a, "release z");
+	harness_quiet(&kvd, 1);
+}
+
+/* All of a pool with more pages than kvd evicts in one step. */
+static void test_evict_everything(void **state)
+{
+	const char *const options[] = {"--pool-bytes=64MiB", "--session-share=90", NULL};
+	uint64_t pages = 0;
+
+	harness_start(&kvd, options);
+	harness_client(&a, &kvd, NULL, NULL);
+	for (int i = 1; i <= 10; i++) {
+		OK(&a, "acquire x %d:16000", i);
+		OK(&a, "run x");
+		OK(&a, "release x");
+		pages += 1000;
+	}
+	assert_int_equal(kvctl("evict"), 0);
+	assert_int_equal(strtoull(out + strlen("evicted "), NULL, 10), pages);
+	assert_int_equal(kvctl("evict"), 0);
+	contains(out, "evicted 0 pages");
+}
+
+/* Asks why about the tokens of this text. */
+static int why(const char *text, const char *options)
+{
+	struct prf_sequence s = {0};
+	char words[64], *input = malloc(OUTPUT_MAX);
+	size_t used = 0;
+
+	assert_non_null(input);
+	assert_int_equal(prf_append(&s, text), 0);
+	for (uint32_t i = 0; i < s.count; i++)
+		used += (size_t)sprintf(input + used, "%s%u", i ? ", " : "[", s.tokens[i]);
+	prf_fini(&s);
+	snprintf(words, sizeof(words), "why %s", options);
+	int status = end_kvctl(start_kvctl(words, 0, input));
+	free(input);
+	return status;
+}
+
+static void test_why(void **state)
+{
+	start_with_a_lease(NULL);
+	assert_int_equal(why("1:192", "--format 0"), 0);
+	contains(out, "hit 192 tokens\nall full blocks are cached");
+	assert_int_equal(why("1:192+2:50", "--format 0"), 0);
+	contains(out, "hit 192 tokens; then block 12: never seen");
+	assert_int_equal(why("3:50", "--format 0"), 0);
+	contains(out, "hit 0 tokens; then block 0: never seen");
+	assert_int_equal(why("3:5", "--format 0"), 0);
+	contains(out, "shorter than one block");
+	OK(&a, "release x");
+	OK(&a, "release y");
+	assert_int_equal(kvctl("evict"), 0);
+	assert_int_equal(why("1:192", "--format 0 --json"), 0);
+	contains(out, "\"cause\": \"evicted\"");
+	assert_int_equal(why("1:192", "--format 99"), 1);
+	contains(err, "kvctl formats");
+	assert_int_equal(why("1:192", ""), 2);
+	assert_int_equal(kvctl("why --format 0"), 2);
+	contains(err, "token ids");
+	assert_int_equal(kvctl("why --format 0 --tokens /nonexistent"), 2);
+	contains(err, "No such file");
+}
+
+static const char *const commands[] = {"status",  "top",    "sessions", "prefixes", "slabs",
+				       "formats", "spaces", "metrics",	"doctor",   "check",
+				       "why",	  "evict",  "drain",	NULL};
+
+static void test_help(void **state)
+{
+	char words[64];
+
+	assert_int_equal(kvctl("--help"), 0);
+	contains(out, "Exit status: 0 ok, 1 failed, 2 usage.");
+	for (int i = 0; commands[i]; i++) {
+		assert_int_equal(kvctl("help"), 0);
+		contains(out, commands[i]);
+		snprintf(words, sizeof(words), "help %s", commands[i]);
+		assert_int_equal(kvctl(words), 0);
+		snprintf(words, sizeof(words), "usage: kvctl %s", commands[i]);
+		contains(out, words);
+		snprintf(words, sizeof(words), "%s --help", commands[i]);
+		assert_int_equal(kvctl(words), 0);
+		contains(out, "usage: kvctl");
+	}
+	assert_int_equal(kvctl("--version"), 0);
+	assert_memory_equal(out, "kvctl ", 6);
+	assert_int_equal(kvctl("help nothing"), 2);
+	assert_int_equal(kvctl(""), 2);
+}
+
+static void test_bad_options(void **state)
+{
+	static const char *const bad[] = {"nothing",	      "--nothing",	  "status more",
+					  "status --more",    "evict --pages",	  "evict --pages 0",
+					  "evict --pages x",  "evict --space -1", "drain --undo=1",
+					  "top --interval 1", "top --count x",	  "why --format x",
+					  "metrics --listen", "sessions 1",	  "check 1",
+					  "doctor 1",	      "status --socket"};
+
+	harness_start(&kvd, NULL);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		if (kvctl(bad[i]) != 2)
+			fail_msg("kvctl %s: not 2", bad[i]);
+		assert_memory_equal(err, "kvctl: ", 7);
+		assert_string_equal(out, "");
+	}
+}
+
+static void test_no_daemon(void **state)
+{
+	static const char *const asks[] = {"status",  "sessions", "prefixes", "slabs",
+					   "formats", "spaces",	  "top",      "check",
+					   "evict",   "drain",	  "metrics"};
+
+	for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++) {
+		if (kvctl(asks[i]) != 1)
+			fail_msg("kvctl %s: not 1", asks[i]);
+		one_sentence();
+		contains(err, kvd.socket);
+	}
+	assert_int_equal(kvctl("doctor"), 0);
+	contains(out, "warn  daemon");
+}
+
+static void test_dead_daemon(void **state)
+{
+	start_with_a_lease(NULL);
+	harness_wait_figure(&kvd, figure_sealed, 12);
+	assert_int_equal(harness_end(&kvd, SIGKILL), 128 + SIGKILL);
+	assert_int_equal(kvctl("status"), 1);
+	contains(out, "DEAD");
+	contains(out, "sealed 12 (48.00 KiB)");
+	one_sentence();
+	assert_int_equal(kvctl("status --json"), 1);
+	json_t *j = json_loads(out, 0, NULL);
+	assert_true(json_is_false(json_object_get(j, "alive")));
+	json_decref(j);
+	assert_int_equal(kvctl("sessions"), 1);
+	one_sentence();
+}
+
+/* Another user may come, and may not steer. */
+static void test_not_an_admin(void **state)
+{
+	static const char *const asks[] = {"check", "evict", "drain", "sessions"};
+
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(chmod(kvd.dir, 0711), 0);
+	start_with_a_lease((const char *[]){"--mode=0666", NULL});
+	for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++) {
+		assert_int_equal(kvctl_as(NOBODY, asks[i]), 1);
+		one_sentence();
+		contains(err, "root");
+	}
+	assert_int_equal(kvctl_as(NOBODY, "status"), 1);
+	one_sentence();
+	contains(err, "another user's");
+	OK(&a, "acquire z 5:100");
+	OK(&a, "release z");
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+TEST_MAIN(kvctl, TEST(test_status), TEST(test_sessions), TEST(test_prefixes),
+	  TEST(test_many_prefixes), TEST(test_slabs_formats_spaces), TEST(test_metrics),
+	  TEST(test_metrics_listen), TEST(test_top), TEST(test_doctor),
+	  TEST(test_check_evict_drain), TEST(test_evict_everything), TEST(test_why),
+	  TEST(test_help), TEST(test_bad_options), TEST(test_no_daemon), TEST(test_dead_daemon),
+	  TEST(test_not_an_admin))
