@@ -6,6 +6,7 @@
 #include "kvd/manual.h"
 #include "kvd/options.h"
 #include "kvd/server.h"
+#include "kvd/server_loop.h"
 #include "kvd/tenants.h"
 #include <signal.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@ static int main_serve(struct options *o)
 	tenants_default(o);
 	int r = server_init(&main_server, o, error, sizeof(error));
 	if (r == 0)
-		server_run(&main_server);
+		server_loop_run(&main_server);
 	else
 		log_error("start", "%s", error);
 	server_fini(&main_server);

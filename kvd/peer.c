@@ -17,7 +17,6 @@
 #include "kvd/server.h"
 #include "kvd/welcome.h"
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -77,6 +76,7 @@ int peer_new(struct server *s, int fd, const struct sock_peer *who)
 		p->bell.fd = -1;
 		p->ring.bell_to_kvd = -1;
 		p->ring.bell_to_client = -1;
+		p->client_bells[0] = p->client_bells[1] = -1;
 		p->hello_deadline_ns = s->now_ns + s->options->handshake_timeout_ns;
 		r = loop_add(&s->loop, &p->socket, fd, EPOLLIN, peer_readable);
 	}
@@ -142,7 +142,7 @@ static void peer_close_session(struct peer *p, bool clean)
 	CRASH_POINT(session_closed);
 	if (!p->admin)
 		s->session_count--;
-	process_leave(p->process, quiet);
+	pidwatch_leave(p->process, quiet);
 }
 
 void peer_end(struct peer *p, bool clean)
@@ -168,7 +168,7 @@ void peer_end(struct peer *p, bool clean)
 	list_push_back(&s->dead_peers, &p->link);
 }
 
-void peer_end_all_of(struct server *s, const struct process *process)
+void peer_end_all_of(struct server *s, const struct pidwatch *process)
 {
 	LIST_FOR_EACH_SAFE (l, tmp, &s->peers) {
 		struct peer *p = CONTAINER_OF(l, struct peer, link);
@@ -176,6 +176,15 @@ void peer_end_all_of(struct server *s, const struct process *process)
 			continue;
 		peer_break(p, -EOWNERDEAD, "its process died");
 		peer_end(p, false);
+	}
+}
+
+void peer_close_client_bells(struct peer *p)
+{
+	for (int i = 0; i < 2; i++) {
+		if (p->client_bells[i] >= 0)
+			close(p->client_bells[i]);
+		p->client_bells[i] = -1;
 	}
 }
 
@@ -187,6 +196,7 @@ static void peer_free(struct peer *p)
 		close(p->ring.bell_to_kvd);
 	if (p->ring.bell_to_client >= 0)
 		close(p->ring.bell_to_client);
+	peer_close_client_bells(p);
 	shm_fini(&p->rings);
 	shm_fini(&p->leases);
 	free(p);
@@ -227,12 +237,10 @@ void peer_ring_bell(struct peer *p)
 /* rep_tail is the client's word; a lie changes only what kvctl says of it. */
 bool peer_stalled(struct peer *p, uint64_t now_ns)
 {
-	struct pollfd bell = {.fd = p->ring.bell_to_client, .events = POLLIN};
-
 	if (!p->unanswered_since_ns || !p->ring.shared)
 		return false;
 	bool unread = atomic_load_relaxed(&p->ring.shared->rep_tail) != p->ring.rep_idx;
-	if (!unread && poll(&bell, 1, 0) <= 0)
+	if (!unread && !ring_bell_unread(p->ring.bell_to_client))
 		p->unanswered_since_ns = 0;
 	return p->unanswered_since_ns && now_ns - p->unanswered_since_ns > PEER_STALLED_NS;
 }

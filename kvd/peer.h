@@ -5,7 +5,7 @@
 
 #include "base/list.h"
 #include "kvd/loop.h"
-#include "kvd/process.h"
+#include "kvd/pidwatch.h"
 #include <ipc/ring.h>
 #include <ipc/shm.h>
 #include <ipc/sock.h>
@@ -22,11 +22,11 @@ struct peer {
 	struct list_link link;
 	struct server *server;
 	struct loop_source socket;
-	struct loop_source bell; /* the client rings it when we sleep */
-	struct sock_peer who;	 /* pidfd: -1 once `process` has it */
-	struct process *process; /* from HELLO on */
-	int32_t session;	 /* -1: before HELLO */
-	bool admin;		 /* no rings */
+	struct loop_source bell;  /* the client rings it when we sleep */
+	struct sock_peer who;	  /* pidfd: -1 once `process` has it */
+	struct pidwatch *process; /* from HELLO on */
+	int32_t session;	  /* -1: before HELLO */
+	bool admin;		  /* no rings */
 	bool ended;
 	bool socket_busy;  /* a request by socket has no reply yet; the socket is not read */
 	bool must_ring;	   /* something was published since the doorbell was last rung */
@@ -38,6 +38,7 @@ struct peer {
 	struct shm rings;
 	struct shm leases;
 	struct ring_side ring;
+	int client_bells[2]; /* the client's ends of the bells, until they are sent; -1 */
 	struct kvd_lease_row *rows;
 	struct kvd_req held_req;
 	uint64_t hello_deadline_ns;
@@ -52,13 +53,14 @@ int peer_new(struct server *s, int fd, const struct sock_peer *who);
 void peer_break(struct peer *p, int error, const char *cause);
 /* Ends it now. clean: it said BYE. Never within a core step. */
 void peer_end(struct peer *p, bool clean);
-void peer_end_all_of(struct server *s, const struct process *process);
+void peer_end_all_of(struct server *s, const struct pidwatch *process);
 /* Ends those that are marked, frees those that ended. At the end of a turn. */
 void peer_reap(struct server *s);
 /* Something was published for the client. */
 void peer_published(struct peer *p);
 /* Rings the doorbell if something was published and the client sleeps. */
 void peer_ring_bell(struct peer *p);
+void peer_close_client_bells(struct peer *p);
 /* The client has left something unread for more than a second. */
 bool peer_stalled(struct peer *p, uint64_t now_ns);
 

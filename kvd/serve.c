@@ -23,9 +23,7 @@
 
 void serve_bell(struct loop_source *source, uint32_t events)
 {
-	uint64_t count;
-
-	(void)!read(source->fd, &count, sizeof(count));
+	ring_bell_clear(source->fd);
 }
 
 static void serve_refuse(struct peer *p, const struct kvd_req *req, int result)

@@ -20,7 +20,7 @@
 #include "kvd/notify.h"
 #include "kvd/outputs.h"
 #include "kvd/peer.h"
-#include "kvd/process.h"
+#include "kvd/pidwatch.h"
 #include "kvd/server_loop.h"
 #include "kvd/tenants.h"
 #include <errno.h>
@@ -93,8 +93,8 @@ static int server_init_status(struct server *s, char *error, size_t size)
 {
 	if (!s->paths.status[0])
 		return 0;
-	int r = status_init(&s->status, s->paths.status,
-			    s->paths.has_status_gid ? &s->paths.status_gid : NULL);
+	int r = status_file_init(&s->status, s->paths.status,
+				 s->paths.has_status_gid ? &s->paths.status_gid : NULL);
 	if (r < 0)
 		snprintf(error, size, "status file %s: %s", s->paths.status, strerror(-r));
 	return r;
@@ -218,7 +218,7 @@ void server_fini(struct server *s)
 	}
 	if (s->core)
 		server_end_sessions(s);
-	process_free_all(s);
+	pidwatch_free_all(s);
 	if (s->work.fd >= 0) {
 		work_stop(&s->work);
 		for (struct work_job *job; (job = work_take(&s->work));)
@@ -230,6 +230,6 @@ void server_fini(struct server *s)
 	loop_fini(&s->loop);
 	if (s->signal_fd >= 0)
 		close(s->signal_fd);
-	status_fini(&s->status);
+	status_file_fini(&s->status);
 	paths_release(&s->paths);
 }

@@ -12,7 +12,7 @@
 #include "kvd/options.h"
 #include "kvd/paths.h"
 #include "kvd/ration.h"
-#include "kvd/status.h"
+#include "kvd/status_file.h"
 #include "kvd/turns.h"
 #include "kvd/work.h"
 #include <stdbool.h>
@@ -33,7 +33,7 @@ struct server {
 	struct loop loop;
 	struct work work;
 	struct devmem devmem;
-	struct status status;
+	struct status_file status;
 	struct kvd_status figures; /* what the status file will say next */
 	struct turns turns;
 	struct entropy entropy;
@@ -71,8 +71,6 @@ struct server {
 /* Everything up to "clients can connect". 0, or -errno with words in error[size]; then
  * server_fini() frees what there is. */
 int server_init(struct server *s, const struct options *o, char *error, size_t size);
-/* Until SIGTERM, SIGINT, or the end of the one peer of a private child. */
-void server_run(struct server *s);
 void server_fini(struct server *s);
 
 #endif

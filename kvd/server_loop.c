@@ -182,7 +182,7 @@ static void server_loop_status(struct server *s)
 	f->loop_p50_ns = turns_quantile_ns(&s->turns, 500);
 	f->loop_p99_ns = turns_quantile_ns(&s->turns, 990);
 	server_loop_stalled(s, f);
-	status_write(&s->status, f);
+	status_file_write(&s->status, f);
 }
 
 int server_loop_init(struct server *s)
@@ -203,7 +203,7 @@ static void server_loop_reap(struct server *s)
 {
 	while (s->must_reap)
 		peer_reap(s);
-	process_reap(s);
+	pidwatch_reap(s);
 	if (s->private_child && s->peer_count == 0 && !s->stop) {
 		log_info("stop", "the peer is gone");
 		s->stop = true;
@@ -302,7 +302,7 @@ static void server_loop_sleep(struct server *s)
 	server_loop_awake(s);
 }
 
-void server_run(struct server *s)
+void server_loop_run(struct server *s)
 {
 	bool more = true;
 

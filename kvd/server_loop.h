@@ -5,7 +5,9 @@
 
 struct server;
 
-/* Adds listening socket, signals and workers to the loop. 0 or -errno. */
+/* Adds listening socket, signals and workers to the loop; writes the first status. 0 or -errno. */
 int server_loop_init(struct server *s);
+/* Until SIGTERM, SIGINT, or the end of the one peer of a private child. */
+void server_loop_run(struct server *s);
 
 #endif

@@ -20,7 +20,6 @@
 #include <ipc/msg.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #define WELCOME_AREA_MIN (64u << 10)
@@ -182,7 +181,7 @@ static int welcome_open(struct peer *p, const struct kvd_hello *hello, uint32_t 
 		.quiesced = hello->flags & KVD_HELLO_QUIESCED,
 		.name = p->name,
 	};
-	int r = process_join(s, &p->who, &p->process);
+	int r = pidwatch_join(s, &p->who, &p->process);
 	if (r < 0) {
 		welcome_refuse(p, r, "too many processes are watched: try again later");
 		return r;
@@ -192,7 +191,7 @@ static int welcome_open(struct peer *p, const struct kvd_hello *hello, uint32_t 
 		welcome_refuse(p, session,
 			       session == -ENOENT ? "there is no such session group any more"
 						  : "no session is free: try again later");
-		process_leave(p->process, true);
+		pidwatch_leave(p->process, true);
 		p->process = NULL;
 		return session;
 	}
@@ -201,12 +200,6 @@ static int welcome_open(struct peer *p, const struct kvd_hello *hello, uint32_t 
 	s->session_count += !p->admin;
 	s->changed = true;
 	return 0;
-}
-
-static int welcome_eventfd(int *out)
-{
-	*out = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	return *out < 0 ? -errno : 0;
 }
 
 static uint32_t welcome_area(uint32_t wanted)
@@ -219,30 +212,27 @@ static uint32_t welcome_area(uint32_t wanted)
 static int welcome_memory(struct peer *p, const struct kvd_hello *hello, uint32_t credits)
 {
 	uint32_t in = welcome_area(hello->in_area_bytes), out = welcome_area(hello->out_area_bytes);
-	int to_kvd = -1, to_client = -1;
 	int r = shm_create(&p->rings, "kvd-rings", ring_bytes(credits, in, out), SHM_SEAL_SIZE);
 
 	if (r == 0)
 		r = shm_create(&p->leases, "kvd-leases",
 			       p->leases_max * sizeof(struct kvd_lease_row), SHM_SEAL_READ_ONLY);
-	if (r == 0)
-		r = welcome_eventfd(&to_kvd);
-	if (r == 0)
-		r = welcome_eventfd(&to_client);
-	if (r == 0)
-		ring_init_server(&p->ring, p->rings.map, credits, in, out);
-	p->ring.bell_to_kvd = to_kvd;
-	p->ring.bell_to_client = to_client;
 	if (r < 0)
 		return r;
+	ring_init_server(&p->ring, p->rings.map, credits, in, out);
 	p->rows = p->leases.map;
-	return loop_add(&p->server->loop, &p->bell, to_kvd, EPOLLIN, serve_bell);
+	r = ring_bell_new(&p->client_bells[0], &p->ring.bell_to_kvd);
+	if (r == 0)
+		r = ring_bell_new(&p->ring.bell_to_client, &p->client_bells[1]);
+	if (r < 0)
+		return r;
+	return loop_add(&p->server->loop, &p->bell, p->ring.bell_to_kvd, EPOLLIN, serve_bell);
 }
 
 static void welcome_answer(struct peer *p)
 {
 	struct kvd_welcome welcome = welcome_new(p->server);
-	int fds[4] = {p->rings.fd, p->leases.fd, p->ring.bell_to_kvd, p->ring.bell_to_client};
+	int fds[4] = {p->rings.fd, p->leases.fd, p->client_bells[0], p->client_bells[1]};
 
 	welcome.group = core_session_group(p->server->core, (uint32_t)p->session);
 	welcome.session = (uint32_t)p->session;
@@ -252,6 +242,7 @@ static void welcome_answer(struct peer *p)
 	welcome.out_area_bytes = p->ring.out_area_bytes;
 	CRASH_POINT(hello_checked);
 	welcome_send(p, 0, &welcome, fds, p->admin ? 0 : 4);
+	peer_close_client_bells(p);
 	CRASH_POINT(welcome_sent);
 }
 

@@ -5,7 +5,7 @@
  * says that it is dead and the core was told so. A hang-up may never come while a child holds the
  * socket, so the pidfd also ends sessions that look alive.
  */
-#include "kvd/process.h"
+#include "kvd/pidwatch.h"
 #include "base/bits.h"
 #include "base/log.h"
 #include "kvd/crash.h"
@@ -16,10 +16,10 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-static struct process *process_find(struct server *s, uint64_t identity)
+static struct pidwatch *pidwatch_find(struct server *s, uint64_t identity)
 {
 	LIST_FOR_EACH (l, &s->processes) {
-		struct process *p = CONTAINER_OF(l, struct process, link);
+		struct pidwatch *p = CONTAINER_OF(l, struct pidwatch, link);
 		if (p->identity == identity)
 			return p;
 	}
@@ -27,7 +27,7 @@ static struct process *process_find(struct server *s, uint64_t identity)
 }
 
 /* Leaves the loop; memory goes at the end of the turn, because this batch may name it again. */
-static void process_retire(struct process *p)
+static void pidwatch_retire(struct pidwatch *p)
 {
 	int fd = p->source.fd;
 
@@ -38,9 +38,9 @@ static void process_retire(struct process *p)
 	p->server->process_count--;
 }
 
-static void process_died(struct loop_source *source, uint32_t events)
+static void pidwatch_died(struct loop_source *source, uint32_t events)
 {
-	struct process *p = CONTAINER_OF(source, struct process, source);
+	struct pidwatch *p = CONTAINER_OF(source, struct pidwatch, source);
 	struct server *s = p->server;
 
 	CRASH_POINT(process_dead);
@@ -50,12 +50,12 @@ static void process_died(struct loop_source *source, uint32_t events)
 	core_process_dead(s->core, p->identity, s->now_ns);
 	s->changed = true;
 	log_debug("process", "pid %u is dead", p->pid);
-	process_retire(p);
+	pidwatch_retire(p);
 }
 
-static int process_new(struct server *s, const struct sock_peer *peer, struct process **out)
+static int pidwatch_new(struct server *s, const struct sock_peer *peer, struct pidwatch **out)
 {
-	struct process *p = calloc(1, sizeof(*p));
+	struct pidwatch *p = calloc(1, sizeof(*p));
 
 	if (!p)
 		return -ENOMEM;
@@ -63,7 +63,7 @@ static int process_new(struct server *s, const struct sock_peer *peer, struct pr
 	p->identity = peer->identity;
 	p->pid = (uint32_t)peer->pid;
 	p->uid = peer->uid;
-	int r = loop_add(&s->loop, &p->source, peer->pidfd, EPOLLIN, process_died);
+	int r = loop_add(&s->loop, &p->source, peer->pidfd, EPOLLIN, pidwatch_died);
 	if (r < 0) {
 		free(p);
 		return r;
@@ -74,9 +74,9 @@ static int process_new(struct server *s, const struct sock_peer *peer, struct pr
 	return 0;
 }
 
-int process_join(struct server *s, struct sock_peer *peer, struct process **out)
+int pidwatch_join(struct server *s, struct sock_peer *peer, struct pidwatch **out)
 {
-	struct process *p = process_find(s, peer->identity);
+	struct pidwatch *p = pidwatch_find(s, peer->identity);
 	int r = 0;
 
 	if (p)
@@ -84,7 +84,7 @@ int process_join(struct server *s, struct sock_peer *peer, struct process **out)
 	else if (s->process_count >= SERVER_PROCESSES_MAX)
 		r = -EUSERS;
 	else
-		r = process_new(s, peer, &p);
+		r = pidwatch_new(s, peer, &p);
 	if (r < 0)
 		close(peer->pidfd);
 	peer->pidfd = -1;
@@ -95,25 +95,25 @@ int process_join(struct server *s, struct sock_peer *peer, struct process **out)
 	return r;
 }
 
-void process_leave(struct process *p, bool clean)
+void pidwatch_leave(struct pidwatch *p, bool clean)
 {
 	p->sessions--;
 	p->owes |= !clean;
 	if (p->sessions == 0 && !p->owes)
-		process_retire(p);
+		pidwatch_retire(p);
 }
 
-void process_reap(struct server *s)
+void pidwatch_reap(struct server *s)
 {
 	LIST_FOR_EACH_SAFE (l, tmp, &s->dead_processes) {
 		list_remove(l);
-		free(CONTAINER_OF(l, struct process, link));
+		free(CONTAINER_OF(l, struct pidwatch, link));
 	}
 }
 
-void process_free_all(struct server *s)
+void pidwatch_free_all(struct server *s)
 {
 	LIST_FOR_EACH_SAFE (l, tmp, &s->processes)
-		process_retire(CONTAINER_OF(l, struct process, link));
-	process_reap(s);
+		pidwatch_retire(CONTAINER_OF(l, struct pidwatch, link));
+	pidwatch_reap(s);
 }

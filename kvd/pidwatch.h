@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A process that has, or had, sessions: watched by its pidfd, whose word alone proves its death. */
-#ifndef KVD_PROCESS_H
-#define KVD_PROCESS_H
+#ifndef KVD_PIDWATCH_H
+#define KVD_PIDWATCH_H
 
 #include "base/list.h"
 #include "kvd/loop.h"
@@ -11,7 +11,7 @@
 
 struct server;
 
-struct process {
+struct pidwatch {
 	struct list_link link;
 	struct server *server;
 	struct loop_source source;
@@ -24,12 +24,12 @@ struct process {
 
 /* The process of this peer; takes peer->pidfd over in any case. 0, -EUSERS: too many are watched.
  */
-int process_join(struct server *s, struct sock_peer *peer, struct process **out);
+int pidwatch_join(struct server *s, struct sock_peer *peer, struct pidwatch **out);
 /* A session of it has ended; clean: it had said BYE. */
-void process_leave(struct process *p, bool clean);
+void pidwatch_leave(struct pidwatch *p, bool clean);
 /* At the end: all of them. */
-void process_free_all(struct server *s);
+void pidwatch_free_all(struct server *s);
 /* Frees those that died or left in this turn. */
-void process_reap(struct server *s);
+void pidwatch_reap(struct server *s);
 
 #endif

@@ -4,7 +4,7 @@
  * The file gets its name when it is whole, so a reader never sees a short one. It stays behind when
  * the daemon is killed: pid and start time in it tell that it is a dead one's.
  */
-#include "kvd/status.h"
+#include "kvd/status_file.h"
 #include "base/atomic.h"
 #include "kvd/crash.h"
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 /* Field 22 of /proc/self/stat; the name in field 2 may hold anything but ends with the last ')'. */
-static uint64_t status_start_ticks(void)
+static uint64_t status_file_start_ticks(void)
 {
 	char text[1024] = "";
 	int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
@@ -32,7 +32,7 @@ static uint64_t status_start_ticks(void)
 }
 
 /* An empty file of the right size, mapped. -errno: nothing is left. */
-static int status_make(const char *path, const gid_t *gid, struct kvd_status **out)
+static int status_file_make(const char *path, const gid_t *gid, struct kvd_status **out)
 {
 	void *map = MAP_FAILED;
 	int r = 0;
@@ -57,21 +57,21 @@ static int status_make(const char *path, const gid_t *gid, struct kvd_status **o
 	return r;
 }
 
-int status_init(struct status *s, const char *path, const gid_t *gid)
+int status_file_init(struct status_file *s, const char *path, const gid_t *gid)
 {
 	char aside[sizeof(s->path) + 8];
 
-	*s = (struct status){0};
+	*s = (struct status_file){0};
 	snprintf(s->path, sizeof(s->path), "%s", path);
 	snprintf(aside, sizeof(aside), "%s.new", path);
-	int r = status_make(aside, gid, &s->map);
+	int r = status_file_make(aside, gid, &s->map);
 	if (r < 0)
 		return r;
 	s->map->magic = KVD_STATUS_MAGIC;
 	s->map->major = KVD_ABI_MAJOR;
 	s->map->minor = KVD_ABI_MINOR;
 	s->map->pid = (uint32_t)getpid();
-	s->map->pid_start_ticks = status_start_ticks();
+	s->map->pid_start_ticks = status_file_start_ticks();
 	if (rename(aside, s->path) == 0)
 		return 0;
 	r = -errno;
@@ -82,7 +82,7 @@ int status_init(struct status *s, const char *path, const gid_t *gid)
 }
 
 /* Word by word, so that a reader that races with it sees old or new words and never half of one. */
-static void status_copy(struct kvd_status *map, const struct kvd_status *now)
+static void status_file_copy(struct kvd_status *map, const struct kvd_status *now)
 {
 	const size_t skip = offsetof(struct kvd_status, nonce) / sizeof(uint64_t);
 	const uint64_t *from = (const uint64_t *)now;
@@ -94,19 +94,19 @@ static void status_copy(struct kvd_status *map, const struct kvd_status *now)
 		atomic_store_relaxed(&to[i], from[i]);
 }
 
-void status_write(struct status *s, const struct kvd_status *now)
+void status_file_write(struct status_file *s, const struct kvd_status *now)
 {
 	if (!s->map)
 		return;
 	/* Partner: readers load seq (acquire), copy, fence, and load it again. */
 	atomic_store_relaxed(&s->map->seq, s->map->seq + 1);
 	atomic_fence_seq_cst();
-	status_copy(s->map, now);
+	status_file_copy(s->map, now);
 	CRASH_POINT(status_odd);
 	atomic_store_release(&s->map->seq, s->map->seq + 1);
 }
 
-void status_fini(struct status *s)
+void status_file_fini(struct status_file *s)
 {
 	if (!s->map)
 		return;
