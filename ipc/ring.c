@@ -24,7 +24,9 @@
 #include <base/atomic.h>
 #include <base/bits.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -275,6 +277,13 @@ int ring_bell_new(int *out_ringer, int *out_sleeper)
 	*out_ringer = fds[0];
 	*out_sleeper = fds[1];
 	return 0;
+}
+
+bool ring_bell_unread(int fd)
+{
+	int bytes = 0;
+
+	return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
 void ring_bell_clear(int fd)

@@ -69,6 +69,8 @@ void ring_bell_to_client(struct ring_side *r);
  * eventfd a client could). 0 or -errno.
  */
 int ring_bell_new(int *out_ringer, int *out_sleeper);
+/* The ringer: true if the sleeper has not read away all that rang. */
+bool ring_bell_unread(int fd);
 /* The sleeper: reads away what rang. Never blocks if the descriptor is this side's own end. */
 void ring_bell_clear(int fd);
 

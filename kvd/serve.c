@@ -19,7 +19,6 @@
 #include <ipc/msg.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 void serve_bell(struct loop_source *source, uint32_t events)
 {
