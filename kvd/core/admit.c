@@ -102,6 +102,17 @@ static bool within_limits(struct core *core, struct call *call, const struct for
 	       used - space_evictable_bytes(core, f->space) <= space->ceiling_bytes;
 }
 
+/* Slabs of other shelves, if it is this request's turn to have them. */
+static void turn_over(struct core *core, struct call *call, uint32_t space, uint32_t geometry,
+		      uint64_t pages)
+{
+	if (core->turner != CORE_NONE && (!call->again || core->turner != call->waiter))
+		return;
+	call->turns_over = true;
+	if (!turnover_begin(core, space, geometry, pages) && call->again)
+		turnover_close_least(core, space, geometry);
+}
+
 /* One shelf: 0, or KVD_FULL after having started what brings more. */
 static int check_shelf(struct core *core, struct call *call, uint32_t space, uint32_t geometry,
 		       uint64_t pages)
@@ -122,9 +133,30 @@ static int check_shelf(struct core *core, struct call *call, uint32_t space, uin
 	uint64_t have = (uint64_t)shelf->free + shelf->evictable;
 	if (need <= have + MUTANT(HALF_ADMISSION))
 		return 0;
-	if (!turnover_begin(core, space, geometry, need - have) && call->again)
-		turnover_close_least(core, space, geometry);
+	turn_over(core, call, space, geometry, need - have);
 	return KVD_FULL;
+}
+
+/*
+ * All shelves of the format. What was found on one stays promised while the others are looked at,
+ * so that no slab with it is turned over.
+ */
+static int check_shelves(struct core *core, struct call *call, const struct format *f,
+			 uint64_t blocks)
+{
+	uint32_t part = 0;
+	int result = 0;
+
+	for (; part < f->part_count && result == 0; part++) {
+		uint64_t pages = blocks * parts_on_shelf(f, part);
+		if (parts_on_shelf(f, part) > 0)
+			result = check_shelf(core, call, f->space, f->geometry[part], pages);
+		machine_part_shelf(core, f, part)->promised += (uint32_t)pages;
+	}
+	while (part-- > 0)
+		machine_part_shelf(core, f, part)->promised -=
+			(uint32_t)(blocks * parts_on_shelf(f, part));
+	return result;
 }
 
 static bool others_wait(const struct core *core, const struct call *call, uint32_t space)
@@ -139,16 +171,12 @@ static bool others_wait(const struct core *core, const struct call *call, uint32
 int admit_check(struct core *core, struct call *call, uint32_t format, uint64_t blocks)
 {
 	const struct format *f = &core->formats[format];
-	int result = 0;
+	int result = KVD_FULL;
 
-	call->for_slab = call->own_limit = false;
-	if (!within_limits(core, call, f, blocks) ||
-	    (blocks > 0 && others_wait(core, call, f->space)))
-		result = KVD_FULL;
-	for (uint32_t part = 0; part < f->part_count && result == 0; part++)
-		if (parts_on_shelf(f, part) > 0)
-			result = check_shelf(core, call, f->space, f->geometry[part],
-					     blocks * parts_on_shelf(f, part));
+	call->for_slab = call->own_limit = call->turns_over = false;
+	if (within_limits(core, call, f, blocks) &&
+	    (blocks == 0 || !others_wait(core, call, f->space)))
+		result = check_shelves(core, call, f, blocks);
 	if (result == 0)
 		return 0;
 	uint64_t beyond = pages_too_many(core, call, f, blocks * f->block_bytes);

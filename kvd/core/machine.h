@@ -287,7 +287,9 @@ struct call {
 	const struct kvd_req *req;
 	const uint8_t *random;
 	uint32_t session;
-	bool again; /* an attempt of a waiting request */
+	bool again; /* an attempt of a waiting request: */
+	uint32_t waiter;
+	bool turns_over; /* slabs of others are on their way to it */
 	bool for_slab;
 	bool own_limit;
 	struct kvd_rep rep;
@@ -346,6 +348,10 @@ struct core {
 	uint32_t waiter_head;
 	uint32_t waiter_tail;
 	uint32_t waiter_count;
+	uint32_t turner;       /* the waiter that slabs are turned over for, or CORE_NONE */
+	uint64_t turner_bytes; /* that it needs of what comes free */
+	uint32_t turner_space;
+	uint32_t turner_geometry;
 	struct node *nodes; /* the first formats_max are the roots */
 	uint32_t node_slots;
 	uint32_t node_free;

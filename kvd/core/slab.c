@@ -30,10 +30,18 @@ void slab_init(struct core *core)
 	}
 }
 
-/* Bytes that the space may make now without touching what others lack to their floors. */
-static uint64_t available_bytes(const struct core *core, uint32_t space)
+/* Bytes that were brought together for a request that waits are not for other shelves. */
+static uint64_t turner_bytes(const struct core *core, uint32_t space, uint32_t geometry)
 {
-	uint64_t reserved = core->slab_bytes;
+	bool own = core->turner_space == space && core->turner_geometry == geometry;
+
+	return core->turner == CORE_NONE || own ? 0 : core->turner_bytes;
+}
+
+/* Bytes that the shelf may make now without touching what others lack to their floors. */
+static uint64_t available_bytes(const struct core *core, uint32_t space, uint32_t geometry)
+{
+	uint64_t reserved = core->slab_bytes + turner_bytes(core, space, geometry);
 
 	if (core->spaces[space].slab_bytes >= core->spaces[space].ceiling_bytes)
 		return 0;
@@ -101,7 +109,7 @@ static uint32_t free_slab(const struct core *core)
 uint64_t slab_unmade_pages(const struct core *core, uint32_t space, uint32_t geometry)
 {
 	const struct geometry *g = &core->geometries[geometry];
-	uint64_t slabs = available_bytes(core, space) / g->slab_bytes;
+	uint64_t slabs = available_bytes(core, space, geometry) / g->slab_bytes;
 	uint32_t first;
 
 	if (slabs == 0)
@@ -134,7 +142,7 @@ static bool make_one(struct core *core, uint32_t space, uint32_t geometry)
 	uint32_t slab = free_slab(core);
 	uint32_t first;
 
-	if (slab == CORE_NONE || available_bytes(core, space) < g->slab_bytes ||
+	if (slab == CORE_NONE || available_bytes(core, space, geometry) < g->slab_bytes ||
 	    free_ranges(core, g->page_count, &first) == 0)
 		return false;
 	core->slabs[slab] = (struct slab){

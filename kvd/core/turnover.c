@@ -5,7 +5,8 @@
  * Invariants: a slab that is closed is in no shelf's list and its pages are in no shelf's counts,
  * but those of its pages that are evictable stay in the eviction order until they are evicted. No
  * space is brought below its floor by another. What a shelf has promised it keeps. The bytes of a
- * slab on its way out are promised to nobody: who waits tries again when they are there.
+ * slab on its way out are for the request that it was closed for, the turner: there is one at a
+ * time, or two would take slabs from each other for ever.
  * Importers are bits: of sessions, and of processes whose session broke. The core's thread only.
  */
 #include "kvd/core/turnover.h"
@@ -57,7 +58,11 @@ static uint64_t leaving_bytes(const struct core *core, uint32_t space)
 static bool can_lose(const struct core *core, const struct slab *slab, uint32_t space,
 		     uint32_t geometry)
 {
+	const struct space *to = &core->spaces[space];
+
 	if (slab->state != SLAB_LIVE || (slab->space == space && slab->geometry == geometry))
+		return false;
+	if (slab->space != space && to->slab_bytes >= to->ceiling_bytes)
 		return false;
 	const struct shelf *shelf = machine_shelf(core, slab->space, slab->geometry);
 	uint32_t usable = slab->free_count + evictable_of(slab);
@@ -145,6 +150,9 @@ bool turnover_begin(struct core *core, uint32_t space, uint32_t geometry, uint64
 
 	if (turnover_pages(core, space, geometry) < pages)
 		return false;
+	core->turner_space = space;
+	core->turner_geometry = geometry;
+	core->turner_bytes = bytes;
 	while (unreserved_bytes(core, space) < bytes) {
 		uint32_t slab = oldest_idle(core, space, geometry);
 		if (slab == CORE_NONE)

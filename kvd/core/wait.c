@@ -23,7 +23,7 @@
 
 void wait_init(struct core *core)
 {
-	core->waiter_head = core->waiter_tail = core->waiter_free = CORE_NONE;
+	core->waiter_head = core->waiter_tail = core->waiter_free = core->turner = CORE_NONE;
 	for (uint32_t i = core->waiters_max; i-- > 0;) {
 		core->waiters[i].next = core->waiter_free;
 		core->waiter_free = i;
@@ -75,16 +75,28 @@ int wait_add(struct core *core, const struct call *call)
 	core->waiter_count++;
 	s->waiting++;
 	count(core, w, 1);
+	if (call->turns_over && core->turner == CORE_NONE)
+		core->turner = i;
 	core->counters[KVD_C_WAITED]++;
 	magazine_want_back(core, s->space, true);
 	core->retry = true;
 	return 0;
 }
 
+/* Slabs are not turned over for it any more: it is the next one's turn. */
+static void stop_turning(struct core *core, uint32_t i)
+{
+	if (core->turner != i)
+		return;
+	core->turner = CORE_NONE;
+	turnover_reopen(core);
+}
+
 static void forget(struct core *core, uint32_t i)
 {
 	struct waiter *w = &core->waiters[i];
 
+	stop_turning(core, i);
 	if (w->prev != CORE_NONE)
 		core->waiters[w->prev].next = w->next;
 	else
@@ -99,10 +111,7 @@ static void forget(struct core *core, uint32_t i)
 	w->next = core->waiter_free;
 	core->waiter_free = i;
 	core->retry = true;
-	if (core->waiter_count > 0)
-		return;
-	turnover_reopen(core);
-	for (uint32_t s = 0; s < core->space_count; s++)
+	for (uint32_t s = 0; s < core->space_count && core->waiter_count == 0; s++)
 		magazine_want_back(core, s, false);
 }
 
@@ -179,6 +188,10 @@ static bool attempt(struct core *core, uint32_t i, bool behind)
 	count(core, w, UINT32_MAX);
 	w->for_slab = call.for_slab;
 	w->own_limit = call.own_limit;
+	if (call.turns_over && core->turner == CORE_NONE)
+		core->turner = i;
+	else if (!call.turns_over && !call.for_slab)
+		stop_turning(core, i);
 	count(core, w, 1);
 	if (w->for_slab || w->deadline_ns > core->now_ns)
 		return false;
