@@ -5,7 +5,9 @@
  */
 #include "base/units.h"
 #include "tests/e2e/harness.h"
+#include "tests/e2e/raw.h"
 #include "tests/test.h"
+#include <errno.h>
 #include <kvd.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -296,6 +298,83 @@ static void test_rights(void **state)
 	assert_int_equal(st.st_mode & 0777, 0600);
 }
 
+/* What a process of another user hears when it says HELLO: the errno of the refusal, or 0. */
+static int hello_as(uid_t uid, uint32_t flags)
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct kvd_hello hello = raw_hello();
+		struct kvd_welcome w;
+		hello.flags = flags;
+		if (setresuid(uid, uid, uid) < 0)
+			_exit(255);
+		_exit(-raw_say(raw_connect(kvd.socket), &hello, &w));
+	}
+	return wait_status(pid);
+}
+
+static void test_users(void **state)
+{
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(chmod(kvd.dir, 0755), 0);
+	harness_start(&kvd, (const char *[]){"--mode=0666", "--allow-uid=4242",
+					     "--uid-sessions-max=1", NULL});
+	assert_int_equal(hello_as(4242, 0), 0);
+	assert_int_equal(hello_as(4343, 0), EACCES);
+	assert_true(harness_log_has(&kvd, "add --allow-uid 4343"));
+	assert_int_equal(hello_as(0, 0), 0);
+	assert_int_equal(hello_as(0, KVD_HELLO_ADMIN), 0);
+	assert_int_equal(hello_as(4242, KVD_HELLO_ADMIN), EPERM);
+	assert_true(harness_log_has(&kvd, "admin requests are for root"));
+	harness_quiet(&kvd, 0);
+}
+
+/* False where the build lies in a directory that others cannot enter. */
+static bool can_run_as(uid_t uid)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(setresuid(uid, uid, uid) < 0 || access(getenv("KVD_BIN"), X_OK) < 0);
+	return wait_status(pid) == 0;
+}
+
+/* An ordinary user's daemon, with nothing but its own directories. */
+static void test_ordinary_user(void **state)
+{
+	char runtime[128], expected[160];
+	struct stat st;
+
+	if (geteuid() != 0 || !can_run_as(4242))
+		skip();
+	assert_int_equal(chown(kvd.dir, 4242, 4242), 0);
+	snprintf(runtime, sizeof(runtime), "%s/run", kvd.dir);
+	assert_int_equal(mkdir(runtime, 0700), 0);
+	assert_int_equal(chown(runtime, 4242, 4242), 0);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		setenv("XDG_RUNTIME_DIR", runtime, 1);
+		setenv("XDG_STATE_HOME", kvd.dir, 1);
+		if (setresgid(4242, 4242, 4242) < 0 || setresuid(4242, 4242, 4242) < 0)
+			_exit(255);
+		execl(getenv("KVD_BIN"), "kvd", "--pool-bytes", "16MiB", "--log-level", "error",
+		      NULL);
+		_exit(127);
+	}
+	snprintf(expected, sizeof(expected), "%s/kvd/kvd.sock", runtime);
+	for (int i = 0; i < 2000 && stat(expected, &st) < 0; i++)
+		usleep(5000);
+	assert_int_equal(stat(expected, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	assert_int_equal(st.st_uid, 4242);
+	kill(pid, SIGTERM);
+	assert_int_equal(wait_status(pid), 0);
+}
+
 static uint64_t sessions(const struct kvd_status *s)
 {
 	return s->session_count;
@@ -321,5 +400,5 @@ TEST_MAIN(daemon, TEST(test_start_and_stop), TEST(test_words), TEST(test_check_c
 	  TEST(test_in_use), TEST(test_killed_and_started_again),
 	  TEST(test_killed_while_clients_wait), TEST(test_service_manager),
 	  TEST(test_private_child), TEST(test_private_child_whose_peer_never_speaks),
-	  TEST(test_private_child_dies_with_its_parent), TEST(test_rights),
-	  TEST(test_too_many_sessions))
+	  TEST(test_private_child_dies_with_its_parent), TEST(test_rights), TEST(test_users),
+	  TEST(test_ordinary_user), TEST(test_too_many_sessions))
