@@ -122,10 +122,11 @@ static void values_half(const struct scratch *s, float *o, uint32_t stride, uint
 	TILE_LOAD(0, o + d, stride * sizeof(*o));
 	TILE_LOAD(1, o + d + 16, stride * sizeof(*o));
 	for (uint32_t i = 0; i < STEPS; i++) {
-		const kernel_bf16 *v = s->v[i] + (size_t)d * 2;
+		const kernel_bf16 *v = s->v[i];
 
-		if (!s->v[i])
+		if (!v)
 			continue;
+		v += (size_t)d * 2;
 		TILE_LOAD(4, &s->weights[0][i * TILE_DEPTH], sizeof(s->weights[0]));
 		TILE_LOAD(5, v, hd * 4);
 		TILE_DOT(0, 4, 5);
@@ -145,10 +146,11 @@ static void values_whole(const struct scratch *s, float *o, uint32_t stride, uin
 	TILE_LOAD(2, o + d + 32, stride * sizeof(*o));
 	TILE_LOAD(3, o + d + 48, stride * sizeof(*o));
 	for (uint32_t i = 0; i < STEPS; i++) {
-		const kernel_bf16 *v = s->v[i] + (size_t)d * 2;
+		const kernel_bf16 *v = s->v[i];
 
-		if (!s->v[i])
+		if (!v)
 			continue;
+		v += (size_t)d * 2;
 		TILE_LOAD(4, &s->weights[0][i * TILE_DEPTH], sizeof(s->weights[0]));
 		TILE_LOAD(5, v, hd * 4);
 		TILE_DOT(0, 4, 5);
