@@ -4,7 +4,7 @@
  * place where the right thing is done. They exist only in the library that is built with
  * KVD_MUTANTS; elsewhere MUTANT() is a constant 0 and nothing of them is left.
  *
- * The same build makes the hash of the index weak (node hashes keep 6 bits), so that collisions
+ * The same build makes the hash of the index weak (4 bits are left), so that collisions
  * happen all the time and the comparison of tokens is what decides.
  */
 #ifndef KVD_CORE_MUTANT_H
@@ -48,7 +48,7 @@ enum mutant {
 /* The mutant that runs now, MUTANT_NONE for none. Set it between steps. */
 extern int core_mutant;
 #define MUTANT(name) (core_mutant == MUTANT_##name)
-#define MUTANT_HASH_MASK 0x3full
+#define MUTANT_HASH_MASK 0x3ull
 #else
 #define MUTANT(name) 0
 #define MUTANT_HASH_MASK UINT64_MAX

@@ -41,6 +41,9 @@ static uint32_t common_run(const struct core *core, const struct node *node,
 	end = BITS_MIN(end, extras_agree(core, node, key));
 	while (run < end && tokens[run] == key->tokens[run])
 		run++;
+	if (MUTANT(TAIL_OFF_BY_ONE) && (node->flags & NODE_PARTIAL) && run == node->valid_tokens &&
+	    run < key->token_count)
+		run++;
 	if (MUTANT(TAIL_RUN_LONG) && run > 0 && run < key->token_count)
 		run++;
 	return run;
@@ -111,8 +114,6 @@ bool tail_keep(struct core *core, uint32_t lease, const struct index_key *key,
 	uint32_t node = node_new(core, l->last, key, NODE_PARTIAL);
 	if (node == CORE_NONE)
 		return false;
-	if (MUTANT(TAIL_OFF_BY_ONE))
-		core->nodes[node].valid_tokens++;
 	node_publish(core, node, pages, STATE_KEEP_TAIL);
 	return true;
 }
