@@ -307,6 +307,7 @@ int main(int argc, char **argv)
 				       .page_tokens = config.page_tokens ? config.page_tokens : 64,
 				       .element_bytes = 2};
 	logits_state = XXH3_createState();
+	XXH3_64bits_reset(logits_state);
 	logits_vocab = model->h.vocab;
 	if (engine_new(&config, &w.engine, error, sizeof(error)) < 0) {
 		printf("failed %s\n", error);

@@ -150,22 +150,24 @@ static void small_pool_preempts_and_stays_right(void **state)
 {
 	const char *model = workers_tiny_model(&kvd);
 	const char *options[] = {"page=16", NULL};
-	/* 128 pages of 16 KiB; the twelve together grow to about 240. */
+	/* 256 pages of 8 KiB; the sixteen together grow to about 500. */
 	const char *pool[] = {"--pool-bytes", "2MiB", "--session-share", "100", NULL};
 	uint64_t want;
 
 	harness_start(&kvd, NULL);
 	workers_start(&a, &kvd, kvd.socket, model, options);
-	harness_ask(&a, "many 5 100 200 12");
+	harness_ask(&a, "many 5 100 400 16");
 	assert_int_equal(harness_field(&a, "errors"), 0);
 	want = harness_field(&a, "tokens");
 	harness_client_bye(&a);
 	assert_int_equal(harness_end(&kvd, SIGTERM), 0);
 	harness_start(&kvd, pool);
 	workers_start(&a, &kvd, kvd.socket, model, options);
-	harness_ask(&a, "many 5 100 200 12");
+	harness_ask(&a, "many 5 100 400 16");
 	assert_int_equal(harness_field(&a, "errors"), 0);
 	assert_int_equal(harness_field(&a, "tokens"), want);
+	harness_ask(&a, "stats");
+	assert_true(harness_field(&a, "preemptions") > 0);
 	harness_client_bye(&a);
 	harness_quiet(&kvd, 0);
 }
