@@ -103,6 +103,14 @@ static void outputs_order(void *ctx, const struct core_order *order)
 	devmem_order(&s->devmem, order);
 }
 
+static void outputs_expel(void *ctx, uint32_t session)
+{
+	struct peer *p = outputs_peer(ctx, session);
+
+	if (p)
+		peer_break(p, -ETIMEDOUT, "kept a slab mapped that kvd took back");
+}
+
 static void outputs_note(void *ctx, enum core_note_kind kind, const char *text)
 {
 	log_write(kind == CORE_NOTE_WARN ? LOG_WARN : LOG_INFO, "core", "%s", text);
@@ -114,5 +122,6 @@ const struct core_ops outputs_ops = {
 	.lease_row = outputs_lease_row,
 	.session_row = outputs_session_row,
 	.order = outputs_order,
+	.expel = outputs_expel,
 	.note = outputs_note,
 };

@@ -82,6 +82,12 @@ struct core_ops {
 			  const struct kvd_lease_row *value);
 	void (*session_row)(void *ctx, uint32_t session, const struct kvd_session_row *value);
 	void (*order)(void *ctx, const struct core_order *order);
+	/*
+	 * The session keeps a slab mapped that is being destroyed by force: its page numbers will
+	 * name other memory. The shell closes it, BROKEN, after this step and before the next;
+	 * until then nothing is said to it.
+	 */
+	void (*expel)(void *ctx, uint32_t session);
 	void (*note)(void *ctx, enum core_note_kind kind, const char *text);
 };
 

@@ -35,7 +35,8 @@
 	M(KEEP_PRIVATE, "a kept page is not freed at release")                                     \
 	M(LOSE_WAITER, "a waiting request whose deadline passes gets no reply")                    \
 	M(HALF_ADMISSION, "a request is admitted with one page less than it needs")                \
-	M(REUSE_TICKET, "a ticket can be claimed twice")
+	M(REUSE_TICKET, "a ticket can be claimed twice")                                           \
+	M(KEEP_IMPORTER, "who keeps a destroyed slab mapped keeps its session")
 
 #define MUTANT_ENUM(name, text) MUTANT_##name,
 enum mutant {

@@ -11,11 +11,13 @@
  */
 #include "kvd/core/turnover.h"
 
+#include "kvd/core/mutant.h"
 #include "kvd/core/node.h"
 #include "kvd/core/pool.h"
 #include "kvd/core/session.h"
 #include "kvd/core/slab.h"
 #include "kvd/core/space.h"
+#include "kvd/core/wait.h"
 
 #include <errno.h>
 
@@ -355,6 +357,18 @@ static void empty(struct core *core, uint32_t slab)
 		end_slab(core, slab, false);
 }
 
+/* The importers that are left would take pages of the slab's successor for those that they map. */
+static void force(struct core *core, uint32_t slab)
+{
+	for (uint32_t s = 0; s < core->cfg.sessions_max; s++) {
+		if (!bit_test(session_bits(core, slab), s) || MUTANT(KEEP_IMPORTER))
+			continue;
+		wait_drop_session(core, s);
+		core->ops.expel(core->ctx, s);
+	}
+	end_slab(core, slab, true);
+}
+
 void turnover_time(struct core *core)
 {
 	for (uint32_t i = 0; i < core->slabs_max && core->budget > 0; i++) {
@@ -362,7 +376,7 @@ void turnover_time(struct core *core)
 		if (s->state == SLAB_CLOSED && (evictable_of(s) > 0 || s->busy_count == 0))
 			empty(core, i);
 		else if (s->state == SLAB_RETIRING && s->retire_ns <= core->now_ns)
-			end_slab(core, i, true);
+			force(core, i);
 	}
 }
 

@@ -115,6 +115,7 @@ static void history_shell(struct sim *sim)
 	orders_progress(sim, false);
 	if (core_deadline_ns(sim->core) <= sim->now_ns || random_percent(&sim->random, 60))
 		core_time(sim->core, sim->now_ns);
+	life_expel(sim);
 	for (int s = 0; s < (int)SIM_SESSIONS_MAX; s++)
 		if (sim->session[s].open && random_percent(&sim->random, 20))
 			orders_answer(sim, s);
@@ -127,6 +128,7 @@ static void history_settle(struct sim *sim)
 	for (uint32_t i = 0; i < HISTORY_TURNS_MAX; i++) {
 		orders_progress(sim, true);
 		core_time(sim->core, sim->now_ns);
+		life_expel(sim);
 		life_collect(sim);
 		if (!core_busy(sim->core) && !orders_pending(sim))
 			return;

@@ -265,6 +265,16 @@ void life_break(struct sim *sim, int session)
 	core_session_close(sim->core, s->number, CORE_END_BROKEN, sim->now_ns);
 }
 
+void life_expel(struct sim *sim)
+{
+	for (int i = 0; i < (int)SIM_SESSIONS_MAX; i++) {
+		if (!sim->session[i].open || !sim->session[i].expelled)
+			continue;
+		coverage_count("session, expelled");
+		life_break(sim, i);
+	}
+}
+
 static void life_hang_up(struct sim *sim, int process)
 {
 	for (int i = 0; i < (int)SIM_SESSIONS_MAX; i++)

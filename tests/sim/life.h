@@ -14,6 +14,8 @@ int life_open_evil(struct sim *sim);
 void life_bye(struct sim *sim, int session);
 /* Hung up, or broke the protocol: the process may still write what it had open. */
 void life_break(struct sim *sim, int session);
+/* Ends the sessions that the core has expelled. After each core_time(). */
+void life_expel(struct sim *sim);
 /* The process is proven dead, with or without a hang-up before. */
 void life_prove(struct sim *sim, int process);
 /* Sessions whose release the core has ended are forgotten. */

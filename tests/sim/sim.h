@@ -126,8 +126,9 @@ struct sim_session {
 	bool open;
 	bool closing; /* the core still releases what it held */
 	bool admin;
-	bool deaf; /* never answers that it has unmapped a slab */
-	bool evil; /* sends garbage only; nothing it does is modelled */
+	bool deaf;     /* never answers that it has unmapped a slab */
+	bool expelled; /* the core wants its end */
+	bool evil;     /* sends garbage only; nothing it does is modelled */
 	uint32_t number;
 	uint32_t space;
 	int process;

@@ -101,6 +101,8 @@ static void wire_reply(void *ctx, uint32_t session, const struct kvd_req *req,
 		       coverage_op_name(req->op));
 	REPORT_REQUIRE(sim, sim->by_number[session] == p->session, "reply to another session (%s)",
 		       coverage_op_name(req->op));
+	REPORT_REQUIRE(sim, !sim->session[p->session].expelled,
+		       "reply to a session that was expelled (%s)", coverage_op_name(req->op));
 	REPORT_REQUIRE(sim, memcmp(req, &p->req, sizeof(*req)) == 0,
 		       "the reply brings another request back");
 	REPORT_REQUIRE(sim, rep->op == req->op && rep->tag == req->tag,
@@ -162,6 +164,19 @@ static void wire_order(void *ctx, const struct core_order *order)
 	orders_order(ctx, order);
 }
 
+/* Who is expelled ends after the step of the core, see life_expel(). */
+static void wire_expel(void *ctx, uint32_t session)
+{
+	struct sim *sim = ctx;
+	int s = sim->by_number[session];
+
+	REPORT_REQUIRE(sim,
+		       s != SIM_NONE && sim->session[s].open && sim->session[s].row0.retiring_slab,
+		       "session %u is expelled, which was asked for no slab", session);
+	report_trace(sim, "  expel session %d", s);
+	sim->session[s].expelled = true;
+}
+
 static void wire_note(void *ctx, enum core_note_kind kind, const char *text)
 {
 	struct sim *sim = ctx;
@@ -175,5 +190,6 @@ const struct core_ops wire_ops = {
 	.lease_row = wire_lease_row,
 	.session_row = wire_session_row,
 	.order = wire_order,
+	.expel = wire_expel,
 	.note = wire_note,
 };
