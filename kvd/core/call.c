@@ -15,11 +15,11 @@
 #include "kvd/core/format.h"
 #include "kvd/core/lease.h"
 #include "kvd/core/list.h"
-#include "kvd/core/magazine.h"
 #include "kvd/core/pin.h"
 #include "kvd/core/release.h"
 #include "kvd/core/seal.h"
 #include "kvd/core/ticket.h"
+#include "kvd/core/topup.h"
 #include "kvd/core/wait.h"
 #include "kvd/core/why.h"
 
@@ -41,8 +41,8 @@ static const struct handler handlers[KVD_OP_COUNT] = {
 	[KVD_OP_SEAL] = {.run = seal_run},
 	[KVD_OP_FORK] = {.run = fork_run},
 	[KVD_OP_RELEASE] = {.run = release_run, .flags = KVD_RELEASE_KEEP_TAIL},
-	[KVD_OP_TOPUP] = {.run = magazine_topup, .waits = true},
-	[KVD_OP_RETURN] = {.run = magazine_return},
+	[KVD_OP_TOPUP] = {.run = topup_run, .waits = true},
+	[KVD_OP_RETURN] = {.run = topup_return},
 	[KVD_OP_HANDOFF] = {.run = ticket_handoff},
 	[KVD_OP_CLAIM] = {.run = ticket_claim},
 	[KVD_OP_PREFETCH] = {.run = acquire_prefetch, .flags = KVD_ACQUIRE_NO_HIT},

@@ -12,7 +12,7 @@
 #include "kvd/core/grant.h"
 #include "kvd/core/lease.h"
 #include "kvd/core/pool.h"
-#include "kvd/core/sequence.h"
+#include "kvd/core/unsealed.h"
 
 void extend_drop_useless(struct core *core, uint32_t lease, bool hidden_only)
 {
@@ -93,12 +93,12 @@ int extend_run(struct core *core, struct call *call)
 	if (rc == 0)
 		rc = call_lease(core, call, &lease);
 	if (rc == 0)
-		rc = sequence_room(core, lease, req->n);
+		rc = unsealed_room(core, lease, req->n);
 	if (rc == 0 && req->flags)
 		rc = change_role(core, call, lease);
 	if (rc != 0)
 		return rc;
-	sequence_append(core, lease, tokens, req->n);
+	unsealed_append(core, lease, tokens, req->n);
 	extend_drop_useless(core, lease, true);
 	uint32_t blocks = core->leases[lease].blocks;
 	uint32_t first = BITS_MIN(req->first, blocks);

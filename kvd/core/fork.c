@@ -13,7 +13,7 @@
 #include "kvd/core/lease.h"
 #include "kvd/core/node.h"
 #include "kvd/core/release.h"
-#include "kvd/core/sequence.h"
+#include "kvd/core/unsealed.h"
 
 #include <errno.h>
 
@@ -33,7 +33,7 @@ static void share(struct core *core, uint32_t parent, uint32_t child)
 		p->private_only || c->shared > c->ready || p->ready < core->nodes[p->last].depth;
 	c->parent = parent;
 	p->forks++;
-	if (!c->private_only && !sequence_copy(core, parent, child))
+	if (!c->private_only && !unsealed_copy(core, parent, child))
 		c->private_only = true;
 	c->token_count = p->token_count;
 }

@@ -11,9 +11,9 @@
 
 #include "kvd/core/copy.h"
 #include "kvd/core/lease.h"
-#include "kvd/core/magazine.h"
 #include "kvd/core/pool.h"
 #include "kvd/core/process.h"
+#include "kvd/core/topup.h"
 
 #include <errno.h>
 
@@ -117,7 +117,7 @@ void group_leave(struct core *core, uint32_t group)
 
 	if (--g->sessions > 0)
 		return;
-	magazine_end(core, group);
+	topup_end(core, group);
 	group_settle(core);
 	end_if_unused(core, group);
 }

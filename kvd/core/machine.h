@@ -162,7 +162,7 @@ struct space {
 	bool blocked;		 /* wait.c: one of this round could not be admitted */
 };
 
-/* The ranks that write one set of leases. Owned by group.c, the magazine by magazine.c. */
+/* The ranks that write one set of leases. Owned by group.c, the magazine by topup.c. */
 struct group {
 	uint64_t id; /* 0: free */
 	uint32_t space;

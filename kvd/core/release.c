@@ -5,10 +5,10 @@
 #include "kvd/core/block.h"
 #include "kvd/core/call.h"
 #include "kvd/core/lease.h"
-#include "kvd/core/magazine.h"
-#include "kvd/core/sequence.h"
 #include "kvd/core/session.h"
 #include "kvd/core/tail.h"
+#include "kvd/core/topup.h"
+#include "kvd/core/unsealed.h"
 
 #include <errno.h>
 
@@ -27,10 +27,10 @@ int release_bind(struct core *core, const struct call *call, uint32_t lease)
 	if (f->part_count > 1 || block_owned(core, lease, req->first) ||
 	    req->first < lease_readable(core, lease) || req->first >= core->cfg.pages_max)
 		return -EINVAL;
-	int rc = magazine_find(core, call->session, handle, f, 0, &page);
+	int rc = topup_find(core, call->session, handle, f, 0, &page);
 	if (rc != 0)
 		return rc;
-	magazine_bind(core, lease, req->first, 0, page);
+	topup_bind(core, lease, req->first, 0, page);
 	return 0;
 }
 
@@ -43,7 +43,7 @@ static bool keep_tail(struct core *core, uint32_t lease, uint32_t block, uint32_
 	struct index_key key;
 
 	if (valid < KVD_TAIL_RUN_MIN || block != depth || l->ready != depth || l->forks > 0 ||
-	    !sequence_key(core, lease, valid, &key) || !block_pull(core, lease, block, pages))
+	    !unsealed_key(core, lease, valid, &key) || !block_pull(core, lease, block, pages))
 		return false;
 	if (tail_keep(core, lease, &key, pages))
 		return true;
@@ -63,7 +63,7 @@ int release_run(struct core *core, struct call *call)
 	if (rc == 0)
 		rc = lease_find(core, call->session, req->lease, &lease);
 	if (rc == 0)
-		rc = sequence_room(core, lease, req->n);
+		rc = unsealed_room(core, lease, req->n);
 	if (rc != 0)
 		return rc;
 	const struct lease *l = &core->leases[lease];
@@ -75,7 +75,7 @@ int release_run(struct core *core, struct call *call)
 		rc = release_bind(core, call, lease);
 		if (rc != 0)
 			return rc;
-		sequence_append(core, lease, tokens, req->n);
+		unsealed_append(core, lease, tokens, req->n);
 		call->rep.aux = keep_tail(core, lease, req->first, req->m);
 	}
 	lease_end(core, lease);

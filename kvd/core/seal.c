@@ -9,10 +9,10 @@
 #include "kvd/core/call.h"
 #include "kvd/core/follow.h"
 #include "kvd/core/lease.h"
-#include "kvd/core/magazine.h"
 #include "kvd/core/mutant.h"
 #include "kvd/core/node.h"
-#include "kvd/core/sequence.h"
+#include "kvd/core/topup.h"
+#include "kvd/core/unsealed.h"
 
 #include <errno.h>
 
@@ -46,13 +46,12 @@ static int use_handles(struct core *core, const struct call *call, uint32_t leas
 		if (!some_left)
 			return -EINVAL;
 		for (uint32_t part = 0; part < f->part_count; part++) {
-			int rc =
-				magazine_find(core, call->session, handles[used++], f, part, &page);
+			int rc = topup_find(core, call->session, handles[used++], f, part, &page);
 			if (rc != 0 || (core->pages[page].shown && !bind))
 				return KVD_STALE;
 			core->pages[page].shown = 1;
 			if (bind)
-				magazine_bind(core, lease, b, part, page);
+				topup_bind(core, lease, b, part, page);
 		}
 	}
 	return used == req->arg32 ? 0 : -EINVAL;
@@ -78,7 +77,7 @@ static int check(struct core *core, struct call *call, const uint32_t **out_toke
 	if (rc == 0)
 		rc = call_lease(core, call, out_lease);
 	if (rc == 0)
-		rc = sequence_room(core, *out_lease, req->n);
+		rc = unsealed_room(core, *out_lease, req->n);
 	if (rc != 0)
 		return rc;
 	const struct lease *l = &core->leases[*out_lease];
@@ -134,7 +133,7 @@ static bool seal_behind(struct core *core, uint32_t lease, uint32_t block, const
 	uint32_t node = CORE_NONE;
 
 	if (block == depth && l->ready == depth &&
-	    sequence_key(core, lease, core->formats[l->format].page_tokens, &key)) {
+	    unsealed_key(core, lease, core->formats[l->format].page_tokens, &key)) {
 		node = index_find(core, l->last, &key);
 		if (node == CORE_NONE)
 			node = node_new(core, l->last, &key, 0);
@@ -146,7 +145,7 @@ static bool seal_behind(struct core *core, uint32_t lease, uint32_t block, const
 	}
 	node_pin(core, node, l->session);
 	l->last = node;
-	sequence_next(core, lease);
+	unsealed_next(core, lease);
 	if (core->nodes[node].state == NODE_SEALED)
 		block_keep(core, lease, block, pages);
 	else
@@ -189,11 +188,11 @@ int seal_run(struct core *core, struct call *call)
 	l->blocks = BITS_MAX(l->blocks, req->first + req->m);
 	for (uint32_t i = 0; i < req->m; i++) {
 		if (req->first + i >= core->nodes[l->last].depth)
-			used += sequence_fill(core, lease, tokens + used, req->n - used);
+			used += unsealed_fill(core, lease, tokens + used, req->n - used);
 		if (seal_block(core, lease, req->first + i) && published == i)
 			published++;
 	}
-	sequence_append(core, lease, tokens + used, req->n - used);
+	unsealed_append(core, lease, tokens + used, req->n - used);
 	call->rep.lease = req->lease;
 	call->rep.at.handle_count = published;
 	return published == req->m ? 0 : KVD_KEPT;

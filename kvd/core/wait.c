@@ -14,8 +14,8 @@
 #include "kvd/core/wait.h"
 
 #include "kvd/core/call.h"
-#include "kvd/core/magazine.h"
 #include "kvd/core/mutant.h"
+#include "kvd/core/topup.h"
 #include "kvd/core/turnover.h"
 
 #include <base/units.h>
@@ -78,7 +78,7 @@ int wait_add(struct core *core, const struct call *call)
 	if (call->turns_over && core->turner == CORE_NONE)
 		core->turner = i;
 	core->counters[KVD_C_WAITED]++;
-	magazine_want_back(core, s->space, true);
+	topup_want_back(core, s->space, true);
 	core->retry = true;
 	return 0;
 }
@@ -112,7 +112,7 @@ static void forget(struct core *core, uint32_t i)
 	core->waiter_free = i;
 	core->retry = true;
 	for (uint32_t s = 0; s < core->space_count && core->waiter_count == 0; s++)
-		magazine_want_back(core, s, false);
+		topup_want_back(core, s, false);
 }
 
 /* Ends the request with a result that is known without another attempt. */

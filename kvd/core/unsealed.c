@@ -6,23 +6,23 @@
  * which that is not so any more is private_only, and keeps no tokens. token_count counts all that
  * were ever told, kept or not. The core's thread only.
  */
-#include "kvd/core/sequence.h"
+#include "kvd/core/unsealed.h"
 
 #include "kvd/core/arena.h"
 
 #include <errno.h>
 #include <string.h>
 
-#define SEQUENCE_TOKENS_MAX (1u << 30)
+#define UNSEALED_TOKENS_MAX (1u << 30)
 
-int sequence_room(const struct core *core, uint32_t lease, uint32_t token_count)
+int unsealed_room(const struct core *core, uint32_t lease, uint32_t token_count)
 {
 	uint64_t end = (uint64_t)core->leases[lease].token_count + token_count;
 
-	return end <= SEQUENCE_TOKENS_MAX ? 0 : -E2BIG;
+	return end <= UNSEALED_TOKENS_MAX ? 0 : -E2BIG;
 }
 
-uint32_t sequence_fill(struct core *core, uint32_t lease, const uint32_t *tokens, uint32_t count)
+uint32_t unsealed_fill(struct core *core, uint32_t lease, const uint32_t *tokens, uint32_t count)
 {
 	struct lease *l = &core->leases[lease];
 	uint32_t page_tokens = core->formats[l->format].page_tokens;
@@ -42,16 +42,16 @@ uint32_t sequence_fill(struct core *core, uint32_t lease, const uint32_t *tokens
 	return take;
 }
 
-void sequence_append(struct core *core, uint32_t lease, const uint32_t *tokens, uint32_t count)
+void unsealed_append(struct core *core, uint32_t lease, const uint32_t *tokens, uint32_t count)
 {
 	struct lease *l = &core->leases[lease];
-	uint32_t taken = sequence_fill(core, lease, tokens, count);
+	uint32_t taken = unsealed_fill(core, lease, tokens, count);
 
 	l->token_count += count - taken;
 	l->private_only |= taken < count;
 }
 
-bool sequence_key(const struct core *core, uint32_t lease, uint32_t valid, struct index_key *out)
+bool unsealed_key(const struct core *core, uint32_t lease, uint32_t valid, struct index_key *out)
 {
 	const struct lease *l = &core->leases[lease];
 	const struct format *format = &core->formats[l->format];
@@ -71,7 +71,7 @@ bool sequence_key(const struct core *core, uint32_t lease, uint32_t valid, struc
 	return true;
 }
 
-void sequence_next(struct core *core, uint32_t lease)
+void unsealed_next(struct core *core, uint32_t lease)
 {
 	struct lease *l = &core->leases[lease];
 
@@ -81,14 +81,14 @@ void sequence_next(struct core *core, uint32_t lease)
 	l->open_extras = CORE_NONE;
 }
 
-bool sequence_copy(struct core *core, uint32_t from, uint32_t to)
+bool unsealed_copy(struct core *core, uint32_t from, uint32_t to)
 {
 	const struct lease *f = &core->leases[from];
 	struct lease *t = &core->leases[to];
 
 	if (f->open_count == 0)
 		return true;
-	if (sequence_fill(core, to, arena_words(core, f->open_tokens), f->open_count) == 0)
+	if (unsealed_fill(core, to, arena_words(core, f->open_tokens), f->open_count) == 0)
 		return false;
 	if (f->open_extra_count == 0)
 		return true;

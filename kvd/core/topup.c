@@ -6,7 +6,7 @@
  * ceiling. The magazine of a group whose rank died does not move until the group is gone: nobody
  * knows who still writes. The core's thread only.
  */
-#include "kvd/core/magazine.h"
+#include "kvd/core/topup.h"
 
 #include "kvd/core/admit.h"
 #include "kvd/core/block.h"
@@ -48,7 +48,7 @@ static void take_blocks(struct core *core, struct group *group, const struct for
 	}
 }
 
-int magazine_topup(struct core *core, struct call *call)
+int topup_run(struct core *core, struct call *call)
 {
 	const struct kvd_req *req = call->req;
 	struct group *group = group_of(core, call->session);
@@ -95,8 +95,8 @@ static int find_own(const struct core *core, uint32_t session, struct kvd_handle
 	return 0;
 }
 
-int magazine_find(const struct core *core, uint32_t session, struct kvd_handle handle,
-		  const struct format *format, uint32_t part, uint32_t *out_page)
+int topup_find(const struct core *core, uint32_t session, struct kvd_handle handle,
+	       const struct format *format, uint32_t part, uint32_t *out_page)
 {
 	uint32_t page;
 	int rc = find_own(core, session, handle, &page);
@@ -116,7 +116,7 @@ static void leave_list(struct core *core, struct group *group, uint32_t page)
 	core->pages[page].owner = CORE_NONE;
 }
 
-void magazine_bind(struct core *core, uint32_t lease, uint32_t block, uint32_t part, uint32_t page)
+void topup_bind(struct core *core, uint32_t lease, uint32_t block, uint32_t part, uint32_t page)
 {
 	struct group *group = &core->groups[core->pages[page].owner];
 
@@ -138,7 +138,7 @@ static void show_want_back(struct core *core, uint32_t session, uint32_t pages)
 	session_show_row(core, session);
 }
 
-int magazine_return(struct core *core, struct call *call)
+int topup_return(struct core *core, struct call *call)
 {
 	const struct kvd_req *req = call->req;
 	struct group *group = group_of(core, call->session);
@@ -170,7 +170,7 @@ int magazine_return(struct core *core, struct call *call)
 	return rc;
 }
 
-void magazine_end(struct core *core, uint32_t group)
+void topup_end(struct core *core, uint32_t group)
 {
 	struct group *g = &core->groups[group];
 	bool quiet = !group_unsafe(core, group) || MUTANT(FREE_QUARANTINE);
@@ -185,7 +185,7 @@ void magazine_end(struct core *core, uint32_t group)
 	}
 }
 
-void magazine_want_back(struct core *core, uint32_t space, bool want)
+void topup_want_back(struct core *core, uint32_t space, bool want)
 {
 	for (uint32_t s = 0; s < core->cfg.sessions_max; s++)
 		if (core->sessions[s].open && core->sessions[s].space == space)
