@@ -6,6 +6,7 @@
  */
 #include "tests/e2e/workers.h"
 #include "tests/test.h"
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -146,6 +147,59 @@ static void batches_across_engines(void **state)
 	harness_quiet(&kvd, 0);
 }
 
+/* Flips a high bit of the first key in every page of every slab, in the daemon's own memory. */
+static void flip_a_bit_in_every_page(size_t page_bytes)
+{
+	char path[64], target[64];
+	size_t flipped = 0;
+
+	for (int fd = 0; fd < 256; fd++) {
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", kvd.pid, fd);
+		ssize_t n = readlink(path, target, sizeof(target) - 1);
+
+		if (n < 0)
+			continue;
+		target[n] = '\0';
+		if (strncmp(target, "/memfd:kvd-slab", 15) != 0)
+			continue;
+		int slab = open(path, O_RDWR | O_CLOEXEC);
+		uint8_t byte;
+
+		assert_true(slab >= 0);
+		for (off_t at = 1; pread(slab, &byte, 1, at) == 1; at += (off_t)page_bytes) {
+			byte ^= 0x40;
+			assert_int_equal(pwrite(slab, &byte, 1, at), 1);
+			flipped++;
+		}
+		close(slab);
+	}
+	assert_true(flipped > 0);
+}
+
+static void both_engines_read_the_very_same_page(void **state)
+{
+	const char *model = workers_tiny_model(&kvd);
+	const char *options[] = {"page=16", NULL};
+	struct answer before, on_a, on_b;
+
+	harness_start(&kvd, NULL);
+	workers_start(&a, &kvd, kvd.socket, model, options);
+	workers_start(&b, &kvd, kvd.socket, model, options);
+	before = ask(&a, 3, 128, 1);
+	on_b = ask(&b, 3, 128, 1);
+	assert_same(&before, &on_b);
+	/* 2 layers, K and V, 2 heads, 16 tokens of 32 dimensions, 2 bytes each. */
+	flip_a_bit_in_every_page(2 * 2 * 2 * 16 * 32 * 2);
+	on_a = ask(&a, 3, 128, 1);
+	on_b = ask(&b, 3, 128, 1);
+	assert_int_equal(on_a.cached, 128);
+	assert_int_equal(on_b.cached, 128);
+	assert_int_not_equal(on_a.logits, before.logits);
+	assert_same(&on_a, &on_b);
+	harness_client_bye(&a);
+	harness_client_bye(&b);
+}
+
 static void small_pool_preempts_and_stays_right(void **state)
 {
 	const char *model = workers_tiny_model(&kvd);
@@ -191,5 +245,5 @@ static void private_daemon_serves_and_ends_with_us(void **state)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 TEST_MAIN(exact, TEST(tiny_model_pages_of_16), TEST(tiny_model_pages_of_64), TEST(real_model),
-	  TEST(batches_across_engines), TEST(small_pool_preempts_and_stays_right),
-	  TEST(private_daemon_serves_and_ends_with_us))
+	  TEST(batches_across_engines), TEST(both_engines_read_the_very_same_page),
+	  TEST(small_pool_preempts_and_stays_right), TEST(private_daemon_serves_and_ends_with_us))
