@@ -34,6 +34,7 @@ struct totals {
 	uint32_t positions;
 	uint32_t top_same;
 	uint32_t top_wrong; /* although the reference is clear */
+	float margin_max;   /* of the reference, where ours has another top-1 */
 };
 
 struct world {
@@ -124,10 +125,12 @@ static void compare(struct world *w, const float *logits)
 	assert_non_null(tails);
 	assert_true(t->positions < POSITIONS_MAX);
 	t->kl[t->positions++] = divergence(w, ids, costs, tails, logits);
-	if (argmax(logits, r->vocab) == cost_at(ids, 0))
+	if (argmax(logits, r->vocab) == cost_at(ids, 0)) {
 		t->top_same++;
-	else
-		t->top_wrong += margin > MARGIN_MIN;
+		return;
+	}
+	t->top_wrong += margin > MARGIN_MIN;
+	t->margin_max = BITS_MAX(t->margin_max, margin);
 }
 
 static uint64_t *pages_new(const struct kvd_layout *l, uint32_t count)
@@ -226,10 +229,10 @@ static void report_and_judge(struct totals *t)
 		sum += t->kl[i];
 	double mean = sum / t->positions;
 	printf("%u positions: KL mean %.3e, p50 %.3e, p99 %.3e, max %.3e; top-1 equal %.2f %%, "
-	       "different beyond a margin of %.1f: %u\n",
+	       "different at margins up to %.3f, beyond %.1f: %u\n",
 	       t->positions, mean, t->kl[t->positions / 2], t->kl[t->positions * 99ull / 100],
-	       t->kl[t->positions - 1], 100.0 * t->top_same / t->positions, (double)MARGIN_MIN,
-	       t->top_wrong);
+	       t->kl[t->positions - 1], 100.0 * t->top_same / t->positions, (double)t->margin_max,
+	       (double)MARGIN_MIN, t->top_wrong);
 	assert_true(mean <= MEAN_KL_MAX);
 	assert_int_equal(t->top_wrong, 0);
 }
