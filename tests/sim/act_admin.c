@@ -46,7 +46,7 @@ void act_admin_step(struct sim *sim, int session)
 
 	if (sim->draining && choice < 40)
 		act_admin_drain(sim, session, false);
-	else if (choice < 44)
+	else if (choice < 42)
 		act_admin_drain(sim, session, true);
 	else if (choice < 70)
 		act_admin_evict(sim, session, random_below(&sim->random, 6));

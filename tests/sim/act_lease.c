@@ -35,8 +35,7 @@ static bool act_lease_own(const struct sim *sim, const struct sim_lease *lease, 
 /* Writes the block up to `end` tokens, after its tail was copied if there is one. */
 static void act_lease_write(struct sim *sim, struct sim_lease *lease, uint32_t block, uint32_t end)
 {
-	if (block == lease->build_from / act_lease_page_tokens(sim, lease) && lease->tail_tokens &&
-	    !lease->tail_copied) {
+	if (block == lease->tail_block && lease->tail_tokens && !lease->tail_copied) {
 		memory_check_lease(sim, lease);
 		memory_copy_tail(sim, lease, block);
 	}
@@ -65,7 +64,7 @@ static void act_lease_sealed(struct sim *sim, struct sim_lease *lease, uint32_t 
 		for (uint32_t part = 0; part < parts; part++)
 			memory_drop(sim, lease->block[b].page[part]);
 		lease->block[b].state = SIM_BLOCK_SEALED;
-		if (b == lease->build_from / act_lease_page_tokens(sim, lease))
+		if (b == lease->tail_block)
 			lease->tail_tokens = 0;
 	}
 }
@@ -282,6 +281,18 @@ static void act_lease_fork(struct sim *sim, int index)
 	wire_send(sim, lease->session, req, NULL, fork, index);
 }
 
+/* Forks copy the live tail before it moves away: another process may break while writing there. */
+static bool act_lease_tail_wanted(const struct sim *sim, int index)
+{
+	for (uint32_t i = 0; i < SIM_LEASES_MAX; i++) {
+		const struct sim_lease *child = &sim->lease[i];
+		if (child->used && child->parent == index && child->tail_tokens &&
+		    !child->tail_copied)
+			return true;
+	}
+	return false;
+}
+
 static void act_lease_handoff(struct sim *sim, int index)
 {
 	static const uint16_t ttl_ms[] = {1, 10, 50, 500};
@@ -292,7 +303,7 @@ static void act_lease_handoff(struct sim *sim, int index)
 	for (int i = 0; i < (int)SIM_TICKETS_MAX; i++)
 		if (!sim->ticket[i].used)
 			slot = i;
-	if (slot == SIM_NONE)
+	if (slot == SIM_NONE || act_lease_tail_wanted(sim, index))
 		return;
 	for (uint32_t b = 0; b < SIM_BLOCKS_MAX; b++)
 		if (lease->block[b].state == SIM_BLOCK_BOUND)
@@ -327,15 +338,17 @@ static void act_lease_any(struct sim *sim, int index)
 	bool follows = model_row(sim, lease)->ready_tokens < lease->build_from;
 	uint32_t choice = random_below(&sim->random, 100);
 
+	if (choice < 62 && !random_percent(&sim->random, sim->pace_percent))
+		return;
 	if (choice < 62)
 		act_lease_compute(sim, index);
 	else if (choice < 76)
 		act_lease_fetch(sim, index);
-	else if (choice < 82)
+	else if (choice < 80)
 		act_lease_release(sim, index);
-	else if (choice < 87)
+	else if (choice < 84)
 		act_lease_fork(sim, index);
-	else if (choice < 90)
+	else if (choice < 87)
 		act_lease_handoff(sim, index);
 	else if (choice < 96 && follows)
 		act_lease_extend(sim, index,
@@ -349,7 +362,7 @@ static void act_lease_cancel(struct sim *sim, int index)
 	const struct sim_lease *lease = &sim->lease[index];
 	struct kvd_req req = {.op = KVD_OP_CANCEL};
 
-	if (!random_percent(&sim->random, 15))
+	if (!random_percent(&sim->random, 6))
 		return;
 	req.arg32 = sim->pending[lease->pending].req.tag;
 	report_trace(sim, "lease %d: CANCEL #%u", index, req.arg32);

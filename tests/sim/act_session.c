@@ -27,6 +27,9 @@ static int act_session_format(struct sim *sim, int session)
 	uint32_t f = random_below(&sim->random, sim->format_count);
 	struct kvd_req req = {.op = KVD_OP_FORMAT};
 
+	if (random_percent(&sim->random, 70))
+		f = sim->hot_format;
+
 	if (sim->format[f].id[sim->session[session].space] != UINT32_MAX &&
 	    !random_percent(&sim->random, 1))
 		return (int)f;
@@ -38,7 +41,7 @@ static int act_session_format(struct sim *sim, int session)
 
 static uint32_t act_session_length(struct sim *sim, uint32_t page_tokens)
 {
-	uint32_t blocks_max = page_tokens == 16 ? 7 : page_tokens == 32 ? 5 : 3;
+	uint32_t blocks_max = page_tokens == 16 ? 6 : page_tokens == 32 ? 4 : 3;
 	uint32_t n = random_below(&sim->random, blocks_max) * page_tokens;
 
 	if (random_percent(&sim->random, 65))
@@ -46,6 +49,22 @@ static uint32_t act_session_length(struct sim *sim, uint32_t page_tokens)
 	if (random_percent(&sim->random, 1))
 		n = SIM_TOKENS_MAX - 64;
 	return n ? n : 1;
+}
+
+/* Often somebody asks for what others are just working on. */
+static void act_session_prompt(struct sim *sim, struct sim_lease *lease, uint32_t space, uint32_t f)
+{
+	uint32_t first = random_below(&sim->random, SIM_LEASES_MAX);
+
+	for (uint32_t i = 0; i < SIM_LEASES_MAX && random_percent(&sim->random, 97); i++) {
+		const struct sim_lease *other = &sim->lease[(first + i) % SIM_LEASES_MAX];
+		if (!other->used || !other->id || other == lease || other->seq.space != space ||
+		    other->seq.format != f || other->seq.extra_count)
+			continue;
+		lease->seq = other->seq;
+		return;
+	}
+	prompt_make(sim, space, f, &lease->seq);
 }
 
 void act_session_acquire(struct sim *sim, int session)
@@ -59,7 +78,7 @@ void act_session_acquire(struct sim *sim, int session)
 	if (index == SIM_NONE)
 		return;
 	struct sim_lease *lease = &sim->lease[index];
-	prompt_make(sim, s->space, (uint32_t)f, &lease->seq);
+	act_session_prompt(sim, lease, s->space, (uint32_t)f);
 	req.n = act_session_length(sim, sim->format[f].page_tokens);
 	prompt_add_extras(sim, &lease->seq, req.n);
 	req.format = sim->format[f].id[s->space];
@@ -229,7 +248,9 @@ void act_session_step(struct sim *sim, int session)
 {
 	uint32_t choice = random_below(&sim->random, 100);
 
-	if (choice < 45)
+	if (sim->session[session].row0.want_back_pages && random_percent(&sim->random, 50))
+		choice = 50;
+	if (choice < 40)
 		act_session_topup(sim, session);
 	else if (choice < 60)
 		act_session_return(sim, session, random_below(&sim->random, sim->format_count));

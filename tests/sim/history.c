@@ -60,14 +60,14 @@ static void history_life(struct sim *sim)
 	int session = history_session(sim, random_percent(&sim->random, 10));
 	uint32_t process = random_below(&sim->random, SIM_PROCESSES_MAX);
 
-	if (choice < 50) {
+	if (choice < 55) {
 		if (sim->with_evil && random_percent(&sim->random, 15))
 			life_open_evil(sim);
 		else
 			life_open(sim);
 	} else if (choice < 62 && session != SIM_NONE) {
 		life_bye(sim, session);
-	} else if (choice < 76 && session != SIM_NONE) {
+	} else if (choice < 74 && session != SIM_NONE) {
 		life_break(sim, session);
 	} else if (choice < 97 && sim->process[process].used &&
 		   (sim->process[process].sessions == 0 || random_percent(&sim->random, 10))) {
@@ -80,19 +80,22 @@ static void history_act(struct sim *sim)
 	uint32_t choice = random_below(&sim->random, 100);
 	int session = history_session(sim, false);
 	int lease = history_lease(sim);
-	int evil = sim->with_evil && choice >= 90 ? history_session(sim, true) : SIM_NONE;
+	int evil = sim->with_evil && choice >= 92 ? history_session(sim, true) : SIM_NONE;
 
 	if (sim->draining && random_percent(&sim->random, 10) && history_admin(sim) != SIM_NONE)
 		act_admin_drain(sim, history_admin(sim), false);
-	else if (choice < 4 || session == SIM_NONE)
+	else if (choice < 2 || session == SIM_NONE)
 		history_life(sim);
-	else if (choice < 62 && lease != SIM_NONE)
+	else if (sim->group[sim->session[session].group].id == 0 &&
+		 random_percent(&sim->random, 30))
+		life_bye(sim, session);
+	else if (choice < 68 && lease != SIM_NONE)
 		act_lease_step(sim, lease);
-	else if (choice < 76)
+	else if (choice < 78)
 		act_session_acquire(sim, session);
-	else if (choice < 88)
+	else if (choice < 90)
 		act_session_step(sim, session);
-	else if (choice < 90 && history_admin(sim) != SIM_NONE)
+	else if (choice < 92 && history_admin(sim) != SIM_NONE)
 		act_admin_step(sim, history_admin(sim));
 	else if (evil != SIM_NONE)
 		hostile_garbage(sim, evil);
@@ -126,6 +129,8 @@ static void history_shell(struct sim *sim)
 static void history_settle(struct sim *sim)
 {
 	for (uint32_t i = 0; i < HISTORY_TURNS_MAX; i++) {
+		sim->now_ns += 100000;
+		life_expire_tickets(sim);
 		orders_progress(sim, true);
 		core_time(sim->core, sim->now_ns);
 		life_expel(sim);

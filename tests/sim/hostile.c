@@ -21,6 +21,7 @@
 /* What is wrong, and what it makes of the request. False: not possible now. */
 struct hostile_lie {
 	const char *name;
+	bool fatal; /* mostly found to break the session */
 	bool (*tell)(struct sim *sim, int session, struct kvd_req *req, uint8_t *in);
 };
 
@@ -124,6 +125,18 @@ static bool hostile_return_nonsense(struct sim *sim, int session, struct kvd_req
 	return hostile_return_one(sim, req, in, page);
 }
 
+/* Is the page, for all that kvd knows, of the magazine of this group? */
+static bool hostile_in_magazine(const struct sim *sim, uint32_t page, int group)
+{
+	int writer = sim->page[page].writer;
+
+	if (writer >= (int)SIM_LEASES_MAX)
+		return writer - (int)SIM_LEASES_MAX == group;
+	if (writer == SIM_NONE || sim->lease[writer].moving)
+		return false;
+	return sim->session[sim->lease[writer].session].group == group;
+}
+
 /* The next block of an own lease, with a page that is not of this session's magazine. */
 static bool hostile_seal_foreign(struct sim *sim, int session, struct kvd_req *req, uint8_t *in)
 {
@@ -135,8 +148,7 @@ static bool hostile_seal_foreign(struct sim *sim, int session, struct kvd_req *r
 	uint32_t page_tokens = sim->format[lease->seq.format].page_tokens;
 	uint32_t block = lease->granted_blocks;
 	if (lease->known_tokens > block * page_tokens || block + 1 >= SIM_BLOCKS_MAX ||
-	    sim->page[page.page].writer == (int)SIM_LEASES_MAX + sim->session[session].group ||
-	    sim->page[page.page].writer == (int)(lease - sim->lease))
+	    hostile_in_magazine(sim, page.page, sim->session[session].group))
 		return false;
 	page.generation = sim->page[page.page].generation;
 	*req = (struct kvd_req){.op = KVD_OP_SEAL, .lease = lease->id, .first = block, .m = 1};
@@ -233,20 +245,20 @@ static bool hostile_admin(struct sim *sim, int session, struct kvd_req *req, uin
 }
 
 static const struct hostile_lie hostile_lies[] = {
-	{"a stale lease", hostile_stale_lease},
-	{"a lease row that is not there", hostile_row_outside},
-	{"RETURN of a stale page", hostile_return_stale},
-	{"RETURN of another group's page", hostile_return_foreign},
-	{"RETURN of a lease's page", hostile_return_leased},
-	{"RETURN of no page", hostile_return_nonsense},
-	{"SEAL with another's page", hostile_seal_foreign},
-	{"SEAL of no block", hostile_seal_nothing},
-	{"another namespace's format", hostile_format_unknown},
-	{"a size that does not fit", hostile_size},
-	{"no such op", hostile_op},
-	{"no such flag", hostile_flags},
-	{"extras beyond the tokens", hostile_extras},
-	{"an admin request", hostile_admin},
+	{"a stale lease", false, hostile_stale_lease},
+	{"a lease row that is not there", false, hostile_row_outside},
+	{"RETURN of a stale page", false, hostile_return_stale},
+	{"RETURN of another group's page", false, hostile_return_foreign},
+	{"RETURN of a lease's page", false, hostile_return_leased},
+	{"RETURN of no page", false, hostile_return_nonsense},
+	{"SEAL with another's page", false, hostile_seal_foreign},
+	{"SEAL of no block", false, hostile_seal_nothing},
+	{"another namespace's format", false, hostile_format_unknown},
+	{"a size that does not fit", true, hostile_size},
+	{"no such op", true, hostile_op},
+	{"no such flag", true, hostile_flags},
+	{"extras beyond the tokens", false, hostile_extras},
+	{"an admin request", false, hostile_admin},
 };
 
 static void hostile_require_same(struct sim *sim, const struct kvd_status *a,
@@ -270,7 +282,7 @@ void hostile_wrong(struct sim *sim, int session)
 	struct kvd_req req;
 	uint8_t in[SIM_IN_MAX] = {0};
 
-	if (!lie->tell(sim, session, &req, in))
+	if ((lie->fatal && random_percent(&sim->random, 90)) || !lie->tell(sim, session, &req, in))
 		return;
 	coverage_count(lie->name);
 	report_trace(sim, "session %d: hostile: %s (%s)", session, lie->name,

@@ -96,7 +96,7 @@ static uint64_t life_group_to_join(struct sim *sim, uint32_t space)
 		if (sim->group[i].used && sim->group[i].space == space && sim->group[i].id &&
 		    random_percent(&sim->random, 20))
 			return sim->group[i].id;
-	return random_percent(&sim->random, 2) ? 0xdeadull : 0;
+	return random_percent(&sim->random, 8) ? 0xdeadull : 0;
 }
 
 static void life_count(struct sim *sim, int slot)
@@ -115,7 +115,9 @@ int life_open(struct sim *sim)
 		return SIM_NONE;
 	struct sim_process *p = &sim->process[process];
 	struct core_session_args args = {
-		.space = random_below(&sim->random, sim->space_count - 1),
+		.space = random_percent(&sim->random, 70)
+				 ? sim->hot_space
+				 : random_below(&sim->random, sim->space_count - 1),
 		.pid = 1000 + (uint32_t)process,
 		.leases_max = random_range(&sim->random, 3, SIM_ROWS_MAX),
 		.waiting_max = random_range(&sim->random, 1, 4),

@@ -141,8 +141,7 @@ void memory_check_lease(struct sim *sim, const struct sim_lease *lease)
 	for (uint32_t part = 0; part < format->parts; part++) {
 		if (lease->tail_tokens && !lease->tail_copied)
 			memory_check_run(sim, lease, lease->tail[part].page, part,
-					 lease->build_from / format->page_tokens,
-					 lease->tail_tokens);
+					 lease->tail_block, lease->tail_tokens);
 		for (uint32_t b = 0; b < SIM_BLOCKS_MAX; b++) {
 			const struct sim_block *block = &lease->block[b];
 			uint32_t count = block->written;

@@ -64,6 +64,8 @@ static void model_take_block(struct sim *sim, int index, uint32_t b, const struc
 	REPORT_REQUIRE(sim, readable || (b + 1) * format->page_tokens > lease->build_from,
 		       "lease model %d: page of block %u, which others compute", index, b);
 	block->state = readable ? SIM_BLOCK_READ : SIM_BLOCK_OPEN;
+	if (readable && b == lease->tail_block)
+		lease->tail_tokens = 0; /* somebody else was faster */
 	block->published = readable && lease->parent == SIM_NONE;
 }
 
@@ -96,6 +98,7 @@ static void model_take_tail(struct sim *sim, int index, const struct kvd_rep_lea
 		orders_import(sim, lease->session, page.page);
 		lease->tail[part] = page;
 	}
+	lease->tail_block = lease->build_from / format->page_tokens;
 	lease->tail_tokens = at->tail_tokens;
 	lease->tail_copied = false;
 	coverage_count("tail");

@@ -45,7 +45,9 @@ static bool oracle_builds(const struct sim *sim, const struct sim_lease *lease, 
 		return false;
 	if (prompt_common(&lease->seq, seq, end) < end)
 		return false;
-	uint32_t state = lease->moving ? KVD_LEASE_OK : model_row(sim, lease)->state;
+	if (lease->moving)
+		return true; /* whoever claims it will be CALLed, or it expires */
+	uint32_t state = model_row(sim, lease)->state;
 	if (state != KVD_LEASE_OK)
 		return state == KVD_LEASE_CALL;
 	return lease->build_from < end;

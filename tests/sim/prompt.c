@@ -13,7 +13,7 @@
 #include <base/bits.h>
 #include <string.h>
 
-#define PROMPT_STREAMS 4u
+#define PROMPT_STREAMS 16u
 #define PROMPT_ALPHABET 29u
 
 static const uint16_t prompt_cuts[] = {0, 8, 16, 25, 32, 44, 48, 64, 64, 75, 96, 128, 140, 200};
@@ -38,6 +38,12 @@ static void prompt_hash_from(struct sim_sequence *seq, uint32_t from)
 	}
 }
 
+/* Few streams are popular, all of them occur. */
+static uint32_t prompt_stream(struct sim *sim)
+{
+	return random_below(&sim->random, random_percent(&sim->random, 75) ? 3 : PROMPT_STREAMS);
+}
+
 static void prompt_fill(struct sim_sequence *seq, uint32_t from, uint32_t stream)
 {
 	for (uint32_t i = from; i < SIM_TOKENS_MAX; i++)
@@ -52,13 +58,13 @@ void prompt_make(struct sim *sim, uint32_t space, uint32_t format, struct sim_se
 	prompt_fill(out, 0, random_below(&sim->random, 2));
 	for (uint32_t i = random_below(&sim->random, 3); i > 0; i--)
 		prompt_fill(out, prompt_cuts[random_below(&sim->random, ARRAY_LEN(prompt_cuts))],
-			    random_below(&sim->random, PROMPT_STREAMS));
+			    prompt_stream(sim));
 	prompt_hash_from(out, 0);
 }
 
 void prompt_diverge(struct sim *sim, struct sim_sequence *seq, uint32_t from)
 {
-	prompt_fill(seq, from, random_below(&sim->random, PROMPT_STREAMS));
+	prompt_fill(seq, from, prompt_stream(sim));
 	prompt_hash_from(seq, from);
 }
 

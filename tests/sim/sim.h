@@ -101,6 +101,7 @@ struct sim_lease {
 	uint32_t event_seq_seen;
 	bool follows;
 	struct kvd_handle tail[SIM_PARTS_MAX];
+	uint32_t tail_block;
 	uint32_t tail_tokens; /* > 0: the tail must be readable */
 	bool tail_copied;
 	struct sim_sequence seq;
@@ -210,6 +211,9 @@ struct sim {
 	bool verbose;
 	bool draining;
 	uint32_t make_fails_percent;
+	uint32_t hot_format;   /* most requests are about it */
+	uint32_t hot_space;    /* most sessions are in it */
+	uint32_t pace_percent; /* how often a lease that could compute does */
 	bool with_evil;
 	bool ending; /* the history closes: no new work */
 	uint32_t format_count;

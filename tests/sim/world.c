@@ -43,7 +43,7 @@ static void world_config(struct sim *sim)
 		.slab_bytes_min = random_range(r, 4, 16) * WORLD_PAGE_BYTES,
 		.slab_align_bytes = WORLD_PAGE_BYTES,
 		.page_align_bytes = WORLD_PAGE_BYTES,
-		.session_share_permille = random_range(r, 300, 1000),
+		.session_share_permille = random_range(r, 400, 1000),
 		.magazine_permille = random_range(r, 100, 400),
 		.retire_grace_ns = 50 * 1000000ull,
 		.policy = "lru",
@@ -82,7 +82,7 @@ static void world_spaces(struct sim *sim)
 		args.key_seed[0] = (uint8_t)i;
 		if (random_percent(&sim->random, 50))
 			args.floor_bytes = 0;
-		if (random_percent(&sim->random, 30))
+		if (random_percent(&sim->random, 20))
 			args.ceiling_bytes = sim->config.pool_bytes / 2;
 		int number = core_space_add(sim->core, &args);
 		REPORT_REQUIRE(sim, number == (int)i, "namespace %u is number %d", i, number);
@@ -99,7 +99,10 @@ void world_init(struct sim *sim, uint64_t seed)
 	sim->now_ns = 1000000000ull;
 	sim->opening = SIM_NONE;
 	sim->format_count = SIM_FORMATS_MAX;
-	sim->make_fails_percent = random_percent(&sim->random, 30) ? 5 : 0;
+	sim->make_fails_percent = random_percent(&sim->random, 50) ? 10 : 0;
+	sim->hot_format = random_below(&sim->random, SIM_FORMATS_MAX);
+	sim->hot_space = random_below(&sim->random, SIM_SPACES_MAX - 1);
+	sim->pace_percent = random_range(&sim->random, 20, 100);
 	for (uint32_t i = 0; i < SIM_NUMBERS_MAX; i++)
 		sim->by_number[i] = SIM_NONE;
 	for (uint32_t i = 0; i < SIM_PAGES_MAX; i++)
