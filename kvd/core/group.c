@@ -41,25 +41,32 @@ static bool has_writers(const struct core *core, uint32_t group)
 	return any != 0;
 }
 
-static int group_new(struct core *core, uint32_t space, uint32_t *out_group)
+/* One user gets at most half of them: each may hold memory until a process has died. */
+static int group_new(struct core *core, uint32_t space, uint32_t uid, uint32_t *out_group)
 {
-	uint32_t g = 0;
+	uint32_t found = CORE_NONE;
+	uint32_t same = 0;
 
-	while (g < core->groups_max && core->groups[g].id != 0)
-		g++;
-	if (g == core->groups_max)
+	for (uint32_t g = core->groups_max; g-- > 0;) {
+		if (core->groups[g].id == 0)
+			found = g;
+		else
+			same += core->groups[g].uid == uid;
+	}
+	if (found == CORE_NONE || same >= core->groups_max / 2)
 		return -EUSERS;
-	core->groups[g] = (struct group){.id = ++core->group_seq, .space = space, .sessions = 1};
-	pool_list_init(&core->groups[g].magazine);
-	pool_list_init(&core->groups[g].quarantine);
-	*out_group = g;
+	struct group *g = &core->groups[found];
+	*g = (struct group){.id = ++core->group_seq, .space = space, .uid = uid, .sessions = 1};
+	pool_list_init(&g->magazine);
+	pool_list_init(&g->quarantine);
+	*out_group = found;
 	return 0;
 }
 
-int group_join(struct core *core, uint64_t id, uint32_t space, uint32_t *out_group)
+int group_join(struct core *core, uint64_t id, uint32_t space, uint32_t uid, uint32_t *out_group)
 {
 	if (id == 0)
-		return group_new(core, space, out_group);
+		return group_new(core, space, uid, out_group);
 	for (uint32_t g = 0; g < core->groups_max; g++) {
 		struct group *group = &core->groups[g];
 		if (group->id != id || group->space != space || group->ended ||
@@ -102,13 +109,19 @@ static bool releasable(const struct core *core, uint32_t group)
 	       !group_unsafe(core, group);
 }
 
+/* Where no page is left to protect, it does not matter who may still write. */
 static void end_if_unused(struct core *core, uint32_t group)
 {
 	struct group *g = &core->groups[group];
 
-	if (g->sessions == 0 && g->users == 0 && g->quarantine.count == 0 &&
-	    !has_writers(core, group))
-		g->id = 0;
+	if (g->sessions > 0 || g->users > 0 || g->quarantine.count > 0)
+		return;
+	g->id = 0;
+	for (uint32_t p = 0; p < core->processes_max; p++)
+		if (is_writer(core, group, p)) {
+			writers(core, group)[p / 64] &= ~(1ull << (p % 64));
+			process_settle(core, p);
+		}
 }
 
 void group_leave(struct core *core, uint32_t group)

@@ -166,6 +166,7 @@ struct space {
 struct group {
 	uint64_t id; /* 0: free */
 	uint32_t space;
+	uint32_t uid; /* of who made it */
 	uint32_t sessions;
 	uint32_t users; /* leases that end and may bring pages into the quarantine */
 	bool ended;	/* a rank died */
@@ -177,6 +178,7 @@ struct group {
 
 struct process {
 	uint64_t id; /* 0: free */
+	uint32_t uid;
 	uint32_t sessions;
 	bool dead;
 };

@@ -16,15 +16,30 @@ static uint32_t find(const struct core *core, uint64_t id)
 	return CORE_NONE;
 }
 
-uint32_t process_get(struct core *core, uint64_t id)
+/* One user gets at most half of the records. */
+static uint32_t process_new(struct core *core, uint64_t id, uint32_t uid)
+{
+	uint32_t found = CORE_NONE;
+	uint32_t same = 0;
+
+	for (uint32_t p = core->processes_max; p-- > 0;) {
+		if (core->processes[p].id == 0)
+			found = p;
+		else
+			same += core->processes[p].uid == uid;
+	}
+	if (found == CORE_NONE || same >= core->processes_max / 2)
+		return CORE_NONE;
+	core->processes[found] = (struct process){.id = id, .uid = uid};
+	return found;
+}
+
+uint32_t process_get(struct core *core, uint64_t id, uint32_t uid)
 {
 	uint32_t found = find(core, id);
 
-	for (uint32_t p = 0; p < core->processes_max && found == CORE_NONE; p++)
-		if (core->processes[p].id == 0) {
-			core->processes[p] = (struct process){.id = id};
-			found = p;
-		}
+	if (found == CORE_NONE)
+		found = process_new(core, id, uid);
 	if (found != CORE_NONE)
 		core->processes[found].sessions++;
 	return found;

@@ -8,8 +8,8 @@
 
 #include "kvd/core/machine.h"
 
-/* The record of a process, for one more session. CORE_NONE: too many. */
-uint32_t process_get(struct core *core, uint64_t id);
+/* The record of a process, for one more session. CORE_NONE: too many, or too many of the user. */
+uint32_t process_get(struct core *core, uint64_t id, uint32_t uid);
 void process_put(struct core *core, uint32_t process);
 /* The process writes no more to what its broken sessions had open; `dead`: it never will. */
 void process_quiet(struct core *core, uint64_t id, bool dead);

@@ -66,10 +66,10 @@ int session_open(struct core *core, const struct core_session_args *args)
 		process_quiet(core, args->process, false);
 	if (session == CORE_NONE)
 		return -EUSERS;
-	uint32_t process = process_get(core, args->process);
+	uint32_t process = process_get(core, args->process, args->uid);
 	if (process == CORE_NONE)
 		return -EUSERS;
-	int rc = group_join(core, args->group, args->space, &group);
+	int rc = group_join(core, args->group, args->space, args->uid, &group);
 	if (rc < 0) {
 		process_put(core, process);
 		return rc;
