@@ -185,6 +185,13 @@ int admit_check(struct core *core, struct call *call, uint32_t format, uint64_t 
 	return result;
 }
 
+void admit_refuse(struct core *core, struct call *call, uint32_t format, uint64_t blocks)
+{
+	call->for_slab = call->turns_over = false;
+	call->own_limit = true;
+	fill_numbers(core, call, &core->formats[format], blocks);
+}
+
 static void promise(struct core *core, struct lease *l, uint32_t blocks, int sign)
 {
 	const struct format *f = &core->formats[l->format];

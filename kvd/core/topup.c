@@ -62,13 +62,11 @@ int topup_run(struct core *core, struct call *call)
 	uint64_t bytes = req->n * format->block_bytes;
 	if (bytes > ceiling_bytes(core, format) || admit_possible(core, req->format, req->n) < 0)
 		return -E2BIG;
-	int rc = admit_check(core, call, req->format, req->n);
 	if (group->ended || group->magazine_bytes + bytes > ceiling_bytes(core, format)) {
-		call->full.needed_pages = pages;
-		call->own_limit = true;
-		call->for_slab = false;
-		rc = KVD_FULL;
+		admit_refuse(core, call, req->format, req->n);
+		return KVD_FULL;
 	}
+	int rc = admit_check(core, call, req->format, req->n);
 	if (rc != 0)
 		return rc;
 	take_blocks(core, group, format, req->n);
