@@ -222,6 +222,7 @@ static void check_space(struct check *c, uint32_t s)
 	uint64_t slab_bytes = 0;
 	uint64_t anchored = 0;
 	uint64_t nodes = 0;
+	uint32_t leases = 0;
 
 	for (uint32_t i = 0; i < core->cfg.pages_max; i++) {
 		const struct page *p = &core->pages[i];
@@ -244,6 +245,11 @@ static void check_space(struct check *c, uint32_t s)
 	CHECK(c, pages == space->used_pages && bytes == space->used_bytes,
 	      "space %u: %llu pages used, counted %llu", s, (unsigned long long)space->used_pages,
 	      (unsigned long long)pages);
+	for (uint32_t i = 0; i < core->cfg.leases_max; i++)
+		leases += core->leases[i].life != LEASE_FREE &&
+			  core->formats[core->leases[i].format].space == s;
+	CHECK(c, leases == space->leases, "space %u: %u leases, counted %u", s, space->leases,
+	      leases);
 	CHECK(c, bytes <= space->ceiling_bytes, "space %u is above its ceiling", s);
 	CHECK(c, slab_bytes == space->slab_bytes, "space %u: slabs of %llu bytes, counted %llu", s,
 	      (unsigned long long)space->slab_bytes, (unsigned long long)slab_bytes);

@@ -3,14 +3,15 @@
  * Formats and geometries. A geometry is a page stride on a device and the slab that suits it;
  * formats of all namespaces share the list of geometries, never a slab.
  *
- * Invariants: formats and geometries are only ever added. A slab wastes at most 2 % where any
- * size that fits the pool does. The core's thread only.
+ * Invariants: formats and geometries are only ever added, by each namespace no more than its part.
+ * A slab wastes at most 2 % where any size that fits the pool does. The core's thread only.
  */
 #include "kvd/core/format.h"
 
 #include "kvd/core/mutant.h"
 #include "kvd/core/node.h"
 #include "kvd/core/slab.h"
+#include "kvd/core/space.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -76,15 +77,21 @@ static uint64_t slab_size(const struct core *core, uint64_t stride)
 }
 
 /* Finds or makes the geometry. */
-static int geometry_add(struct core *core, uint64_t stride, uint32_t device, uint32_t *out)
+static int geometry_add(struct core *core, uint32_t space, uint64_t stride, uint32_t device,
+			uint32_t *out)
 {
-	for (uint32_t g = 0; g < core->geometry_count; g++)
+	uint32_t own = 0;
+
+	for (uint32_t g = 0; g < core->geometry_count; g++) {
 		if (core->geometries[g].stride_bytes == stride &&
 		    core->geometries[g].device == device) {
 			*out = g;
 			return 0;
 		}
-	if (core->geometry_count == core->cfg.geometries_max)
+		own += core->geometries[g].space == space;
+	}
+	if (core->geometry_count == core->cfg.geometries_max ||
+	    own >= space_part(core, core->cfg.geometries_max))
 		return -ENOSPC;
 	uint64_t size = slab_size(core, stride);
 	if (size == 0)
@@ -94,6 +101,7 @@ static int geometry_add(struct core *core, uint64_t stride, uint32_t device, uin
 		.slab_bytes = size,
 		.page_count = (uint32_t)(size / stride),
 		.device = device,
+		.space = space,
 	};
 	*out = core->geometry_count++;
 	return 0;
@@ -112,6 +120,7 @@ static int format_new(struct core *core, uint32_t space, const struct kvd_format
 		      const char *description)
 {
 	struct format *f = &core->formats[core->format_count];
+	uint32_t geometries = core->geometry_count;
 
 	*f = (struct format){
 		.space = space, .page_tokens = wire->page_tokens, .part_count = wire->part_count};
@@ -119,9 +128,11 @@ static int format_new(struct core *core, uint32_t space, const struct kvd_format
 		uint64_t stride = bits_align_up(
 			wire->parts[i].page_bytes,
 			BITS_MAX(core->cfg.page_align_bytes, (uint64_t)wire->parts[i].align));
-		int rc = geometry_add(core, stride, wire->parts[i].device, &f->geometry[i]);
-		if (rc < 0)
+		int rc = geometry_add(core, space, stride, wire->parts[i].device, &f->geometry[i]);
+		if (rc < 0) {
+			core->geometry_count = geometries;
 			return rc;
+		}
 		f->block_bytes += stride;
 	}
 	memcpy(f->identity, wire->identity, sizeof(f->identity));
@@ -136,10 +147,13 @@ static int format_new(struct core *core, uint32_t space, const struct kvd_format
 int format_add(struct core *core, uint32_t space, const struct kvd_format_wire *wire,
 	       const char *description, uint32_t *out_format)
 {
+	uint32_t own = 0;
+
 	if (!wire_valid(wire))
 		return -EINVAL;
 	for (uint32_t i = 0; i < core->format_count; i++) {
 		const struct format *f = &core->formats[i];
+		own += f->space == space;
 		if (f->space != space || memcmp(f->identity, wire->identity, 16) != 0)
 			continue;
 		if (!same_sizes(f, wire))
@@ -149,7 +163,8 @@ int format_add(struct core *core, uint32_t space, const struct kvd_format_wire *
 		*out_format = i;
 		return 0;
 	}
-	if (core->format_count == core->cfg.formats_max)
+	if (core->format_count == core->cfg.formats_max ||
+	    own >= space_part(core, core->cfg.formats_max))
 		return -ENOSPC;
 	int rc = format_new(core, space, wire, description);
 	if (rc == 0)

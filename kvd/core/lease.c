@@ -19,6 +19,7 @@
 #include "kvd/core/node.h"
 #include "kvd/core/pool.h"
 #include "kvd/core/session.h"
+#include "kvd/core/space.h"
 
 #include <errno.h>
 
@@ -61,6 +62,7 @@ uint32_t lease_new(struct core *core, uint32_t session, uint32_t format)
 	pool_list_init(&l->own);
 	pool_list_init(&l->private_pages);
 	core->lease_count++;
+	core->spaces[core->formats[format].space].leases++;
 	return lease;
 }
 
@@ -69,6 +71,7 @@ bool lease_room(const struct core *core, uint32_t session)
 	const struct session *s = &core->sessions[session];
 
 	return core->lease_free != CORE_NONE &&
+	       core->spaces[s->space].leases < space_part(core, core->cfg.leases_max) &&
 	       (s->free_row != CORE_NONE || s->rows_used < s->leases_max);
 }
 
@@ -277,6 +280,7 @@ static void finish(struct core *core, uint32_t lease)
 	l->next = core->lease_free;
 	core->lease_free = lease;
 	core->lease_count--;
+	core->spaces[core->formats[l->format].space].leases--;
 	if (session == CORE_NONE)
 		return;
 	core->sessions[session].ending--;

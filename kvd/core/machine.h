@@ -124,6 +124,7 @@ struct geometry {
 	uint64_t slab_bytes;
 	uint32_t page_count; /* of a slab */
 	uint32_t device;
+	uint32_t space; /* whose format was the first; all may use it */
 };
 
 struct format {
@@ -156,6 +157,7 @@ struct space {
 	uint64_t cached_tokens;
 	uint64_t evicted_pages;
 	uint64_t refused_requests;
+	uint32_t leases; /* also those that move in a ticket or end slice by slice */
 	uint32_t sessions;
 	uint32_t waiting;	 /* requests that wait for memory */
 	uint32_t waiting_to_run; /* of them, of sequences that run already */

@@ -68,6 +68,11 @@ uint64_t space_floor_bytes(const struct core *core, uint32_t space)
 	return floor / core->slab_bytes_min * core->slab_bytes_min;
 }
 
+uint32_t space_part(const struct core *core, uint32_t rows)
+{
+	return BITS_MAX(rows / core->space_count, 1);
+}
+
 uint64_t space_evictable_bytes(const struct core *core, uint32_t space)
 {
 	uint64_t bytes = 0;

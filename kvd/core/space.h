@@ -10,6 +10,8 @@ int space_find(const struct core *core, const char *name, const uint8_t *secret,
 	       uint32_t secret_bytes);
 /* What nobody else may bring the space below, in whole slabs of the smallest size. */
 uint64_t space_floor_bytes(const struct core *core, uint32_t space);
+/* Rows that one space may have of a table of so many, from which nothing is taken back. */
+uint32_t space_part(const struct core *core, uint32_t rows);
 /* Bytes of its pages that could be evicted now. */
 uint64_t space_evictable_bytes(const struct core *core, uint32_t space);
 void space_stat(const struct core *core, uint32_t space, struct kvd_space_stat *out);
