@@ -32,13 +32,13 @@
 #define KVD_SOCK_PAYLOAD_MAX 61440u
 #define KVD_CREDITS_MIN 32u
 #define KVD_CREDITS_MAX 1024u
-#define KVD_LEASES_MAX 4096u	/* rows of one session's lease table, row 0 included */
-#define KVD_PARTS_MAX 16u	/* parts of one format */
+#define KVD_LEASES_MAX 4096u	  /* rows of one session's lease table, row 0 included */
+#define KVD_PARTS_MAX 16u	  /* parts of one format */
 #define KVD_DESCRIPTION_MAX 4096u /* bytes of a format's description, its NUL included */
-#define KVD_NAME_MAX 64u	/* bytes of a namespace or session name, its NUL included */
+#define KVD_NAME_MAX 64u	  /* bytes of a namespace or session name, its NUL included */
 #define KVD_EXTRAS_PER_BLOCK 8u
-#define KVD_FDS_MAX 4u		/* descriptors in one packet */
-#define KVD_TAIL_RUN_MIN 8u	/* the shortest common run worth copying a tail for */
+#define KVD_FDS_MAX 4u	    /* descriptors in one packet */
+#define KVD_TAIL_RUN_MIN 8u /* the shortest common run worth copying a tail for */
 
 /* --- handles -------------------------------------------------------------------------------- */
 
@@ -58,48 +58,48 @@ struct kvd_handle {
 /* --- requests ------------------------------------------------------------------------------- */
 
 enum kvd_op {
-	KVD_OP_HELLO = 1,	/* socket, first message. in: kvd_hello. out: kvd_welcome + 4 fds */
-	KVD_OP_FORMAT = 2,	/* socket. in: kvd_format_wire + description. rep: aux = format id */
-	KVD_OP_ACQUIRE = 3,	/* in: u32 tokens[n], kvd_extra[m]. out: handles of blocks 0.. */
-	KVD_OP_EXTEND = 4,	/* in: u32 tokens[n]. out: handles of blocks first.. (m wanted) */
-	KVD_OP_SEAL = 5,	/* in: u32 tokens[n], kvd_handle[arg32]. blocks [first, first + m) */
-	KVD_OP_FORK = 6,	/* rep: the child lease, the parent's live tail */
-	KVD_OP_RELEASE = 7,	/* in: u32 tokens[n]. KVD_RELEASE_KEEP_TAIL: first, m, arg64 */
-	KVD_OP_TOPUP = 8,	/* n blocks of format. out: handles, all parts of n blocks or none */
-	KVD_OP_RETURN = 9,	/* in: kvd_handle[n], untagged open pages of this session's group */
-	KVD_OP_HANDOFF = 10,	/* lease; arg32 = ttl_ms. out: 16 byte ticket; the lease moves away */
-	KVD_OP_CLAIM = 11,	/* in: 16 byte ticket. rep and out as ACQUIRE */
-	KVD_OP_PREFETCH = 12,	/* as ACQUIRE, takes no lease */
-	KVD_OP_PIN = 13,	/* in: u32 tokens[n] of format. rep: cached_tokens = tokens pinned */
-	KVD_OP_UNPIN = 14,	/* in: u32 tokens[n] of format */
-	KVD_OP_EVICT = 15,	/* admin socket. arg64 = pages at most; KVD_EVICT_* ; aux = evicted */
-	KVD_OP_CANCEL = 16,	/* arg32 = tag of a waiting request; that one replies -ECANCELED */
-	KVD_OP_STAT = 17,	/* out: kvd_space_stat of the session's own namespace */
-	KVD_OP_WHY = 18,	/* in: u32 tokens[n] of format. out: kvd_why */
-	KVD_OP_LIST = 19,	/* admin socket. arg32 = kvd_list_kind, arg64 = cursor (0: start). out:
-				 * whole records; rep.aux = the next cursor, 0 at the end */
-	KVD_OP_CHECK = 20,	/* admin socket. walks every invariant; out: text if one is broken */
-	KVD_OP_RATE = 21,	/* format, arg64 = measured prefill tokens per second */
-	KVD_OP_SLAB = 22,	/* socket. arg32 = page. out: kvd_slab_wire + 1 fd */
-	KVD_OP_SLAB_GONE = 23,	/* arg32 = slab id: this session has unmapped it */
-	KVD_OP_BYE = 24,	/* the session's last request: its memory is quiet, free at once */
-	KVD_OP_DRAIN = 25,	/* admin socket. arg32 = 1: refuse new leases; 0: accept again */
+	KVD_OP_HELLO = 1,     /* socket, first message. in: kvd_hello. out: kvd_welcome + 4 fds */
+	KVD_OP_FORMAT = 2,    /* socket. in: kvd_format_wire + description. rep: aux = format id */
+	KVD_OP_ACQUIRE = 3,   /* in: u32 tokens[n], kvd_extra[m]. out: handles of blocks 0.. */
+	KVD_OP_EXTEND = 4,    /* in: u32 tokens[n]. out: handles of blocks first.. (m wanted) */
+	KVD_OP_SEAL = 5,      /* in: u32 tokens[n], kvd_handle[arg32]. blocks [first, first + m) */
+	KVD_OP_FORK = 6,      /* rep: the child lease, the parent's live tail */
+	KVD_OP_RELEASE = 7,   /* in: u32 tokens[n]. KVD_RELEASE_KEEP_TAIL: first, m, arg64 */
+	KVD_OP_TOPUP = 8,     /* n blocks of format. out: handles, all parts of n blocks or none */
+	KVD_OP_RETURN = 9,    /* in: kvd_handle[n], untagged open pages of this session's group */
+	KVD_OP_HANDOFF = 10,  /* lease; arg32 = ttl_ms. out: 16 byte ticket; the lease moves away */
+	KVD_OP_CLAIM = 11,    /* in: 16 byte ticket. rep and out as ACQUIRE */
+	KVD_OP_PREFETCH = 12, /* as ACQUIRE, takes no lease */
+	KVD_OP_PIN = 13,      /* in: u32 tokens[n] of format. rep: cached_tokens = tokens pinned */
+	KVD_OP_UNPIN = 14,    /* in: u32 tokens[n] of format */
+	KVD_OP_EVICT = 15,    /* admin socket. arg64 = pages at most; KVD_EVICT_* ; aux = evicted */
+	KVD_OP_CANCEL = 16,   /* arg32 = tag of a waiting request; that one replies -ECANCELED */
+	KVD_OP_STAT = 17,     /* out: kvd_space_stat of the session's own namespace */
+	KVD_OP_WHY = 18,      /* in: u32 tokens[n] of format. out: kvd_why */
+	KVD_OP_LIST = 19,  /* admin socket. arg32 = kvd_list_kind, arg64 = cursor (0: start). out:
+			    * whole records; rep.aux = the next cursor, 0 at the end */
+	KVD_OP_CHECK = 20, /* admin socket. walks every invariant; out: text if one is broken */
+	KVD_OP_RATE = 21,  /* format, arg64 = measured prefill tokens per second */
+	KVD_OP_SLAB = 22,  /* socket. arg32 = page. out: kvd_slab_wire + 1 fd */
+	KVD_OP_SLAB_GONE = 23, /* arg32 = slab id: this session has unmapped it */
+	KVD_OP_BYE = 24,       /* the session's last request: its memory is quiet, free at once */
+	KVD_OP_DRAIN = 25,     /* admin socket. arg32 = 1: refuse new leases; 0: accept again */
 	KVD_OP_COUNT
 };
 
 struct kvd_req {
 	uint16_t op;
-	uint16_t flags;	     /* KVD_ACQUIRE_*, KVD_EXTEND_*, ... of that op; unknown bits refuse */
-	uint32_t tag;	     /* the client's; unique among its requests in flight */
+	uint16_t flags; /* KVD_ACQUIRE_*, KVD_EXTEND_*, ... of that op; unknown bits refuse */
+	uint32_t tag;	/* the client's; unique among its requests in flight */
 	uint64_t lease;
 	uint32_t format;
 	uint32_t n;
 	uint32_t first;
 	uint32_t m;
-	uint32_t in_off;     /* bytes from the start of the in area, 4-byte aligned */
+	uint32_t in_off; /* bytes from the start of the in area, 4-byte aligned */
 	uint32_t in_bytes;
-	uint32_t out_off;    /* bytes from the start of the out area, 8-byte aligned */
-	uint32_t out_bytes;  /* room that the client reserved there */
+	uint32_t out_off;     /* bytes from the start of the out area, 8-byte aligned */
+	uint32_t out_bytes;   /* room that the client reserved there */
 	uint32_t deadline_ms; /* relative; 0: do not wait */
 	uint32_t arg32;
 	uint64_t arg64;
@@ -107,14 +107,14 @@ struct kvd_req {
 static_assert(sizeof(struct kvd_req) == 64, "kvd_req");
 
 /* ACQUIRE: n tokens, m extras, arg32 = decode_blocks promised beyond the prompt. */
-#define KVD_ACQUIRE_NO_HIT 0x1	/* a cold run: look up nothing, publish nothing */
+#define KVD_ACQUIRE_NO_HIT 0x1 /* a cold run: look up nothing, publish nothing */
 
 /*
  * EXTEND: hands out handles of blocks [first, first + m), appends n generated tokens, and says
  * what a CALL is about. Flags:
  */
-#define KVD_EXTEND_TAKE 0x1	/* a follower's patience is over: become the builder */
-#define KVD_EXTEND_CALL 0x2	/* answers a CALL; arg32 = event_seq that was seen */
+#define KVD_EXTEND_TAKE 0x1 /* a follower's patience is over: become the builder */
+#define KVD_EXTEND_CALL 0x2 /* answers a CALL; arg32 = event_seq that was seen */
 
 /*
  * SEAL: the bytes of blocks [first, first + m) are complete and will not change. The n tokens
@@ -146,12 +146,12 @@ static_assert(sizeof(struct kvd_req) == 64, "kvd_req");
 /* result: < 0 is -errno; 0 success; > 0 one of these. */
 enum kvd_outcome {
 	KVD_OK = 0,
-	KVD_FULL = 1,	 /* no memory within the deadline: rep.full has the numbers */
-	KVD_STALE = 2,	 /* a handle or lease of an earlier life */
-	KVD_BUSY = 3,	 /* too many of this session's requests wait already */
-	KVD_KEPT = 4,	 /* SEAL: some blocks stay private to the lease; nothing to do */
-	KVD_MISS = 5,	 /* nothing there: WHY, CLAIM, PIN of an unknown prefix */
-	KVD_GONE = 6,	 /* libkvd only: the daemon is gone */
+	KVD_FULL = 1,	  /* no memory within the deadline: rep.full has the numbers */
+	KVD_STALE = 2,	  /* a handle or lease of an earlier life */
+	KVD_BUSY = 3,	  /* too many of this session's requests wait already */
+	KVD_KEPT = 4,	  /* SEAL: some blocks stay private to the lease; nothing to do */
+	KVD_MISS = 5,	  /* nothing there: WHY, CLAIM, PIN of an unknown prefix */
+	KVD_GONE = 6,	  /* libkvd only: the daemon is gone */
 	KVD_DRAINING = 7, /* kvd takes no new leases */
 	KVD_OUTCOME_COUNT
 };
@@ -159,18 +159,19 @@ enum kvd_outcome {
 /* rep.event of ACQUIRE, CLAIM, FORK and EXTEND: what the lease should do next. */
 enum kvd_lease_event {
 	KVD_EVENT_COMPUTE = 0, /* compute from token build_from on, pages are there */
-	KVD_EVENT_FOLLOW = 1,  /* wait until ready_tokens reaches build_from; others compute below */
+	KVD_EVENT_FOLLOW = 1, /* wait until ready_tokens reaches build_from; others compute below */
 };
 
 struct kvd_rep_lease {
-	uint32_t cached_tokens;	/* readable now, in whole blocks, from token 0 */
+	uint32_t cached_tokens; /* readable now, in whole blocks, from token 0 */
 	uint32_t build_from;	/* first token that this lease computes itself (tail not counted) */
 	uint32_t event_seq;
-	uint16_t event;		/* enum kvd_lease_event */
-	uint16_t follows_own;	/* 1: the builder that is followed is in the caller's session */
-	uint32_t handle_count;	/* entries in the payload: [block][part] from the first block asked */
-	uint32_t tail_tokens;	/* > 0: copy `tail` into the page of build_from's block, it then */
-	struct kvd_handle tail;	/* holds tokens [build_from, build_from + tail_tokens) already */
+	uint16_t event;	      /* enum kvd_lease_event */
+	uint16_t follows_own; /* 1: the builder that is followed is in the caller's session */
+	uint32_t
+		handle_count; /* entries in the payload: [block][part] from the first block asked */
+	uint32_t tail_tokens; /* > 0: copy `tail` into the page of build_from's block, it then */
+	struct kvd_handle tail; /* holds tokens [build_from, build_from + tail_tokens) already */
 };
 
 struct kvd_rep_full {
@@ -184,7 +185,7 @@ struct kvd_rep {
 	uint16_t reserved;
 	uint32_t tag;
 	int32_t result;
-	uint32_t out_bytes;  /* bytes of payload written at the request's out_off */
+	uint32_t out_bytes; /* bytes of payload written at the request's out_off */
 	uint64_t lease;
 	uint64_t aux;
 	union {
@@ -206,22 +207,22 @@ struct kvd_extra {
 };
 static_assert(sizeof(struct kvd_extra) == 24, "kvd_extra");
 
-#define KVD_HELLO_ADMIN 0x1	/* no rings: LIST, CHECK, EVICT, DRAIN and WHY by socket only */
-#define KVD_HELLO_QUIESCED 0x2	/* the same process was here before and its writes have ended */
+#define KVD_HELLO_ADMIN 0x1    /* no rings: LIST, CHECK, EVICT, DRAIN and WHY by socket only */
+#define KVD_HELLO_QUIESCED 0x2 /* the same process was here before and its writes have ended */
 
 struct kvd_hello {
 	uint32_t magic;
 	uint16_t major;
 	uint16_t minor;
 	uint64_t features;
-	uint64_t adopt_nonce;	 /* reserved, 0 */
-	uint64_t group;		 /* session group to join; 0: a group of its own */
+	uint64_t adopt_nonce; /* reserved, 0 */
+	uint64_t group;	      /* session group to join; 0: a group of its own */
 	uint32_t flags;
-	uint32_t credits;	 /* wanted; the welcome says what was given */
+	uint32_t credits; /* wanted; the welcome says what was given */
 	uint32_t leases_max;
 	uint32_t in_area_bytes;
 	uint32_t out_area_bytes;
-	uint32_t secret_bytes;	 /* 0..64 */
+	uint32_t secret_bytes; /* 0..64 */
 	uint8_t secret[64];
 	char space[KVD_NAME_MAX]; /* namespace; "" is "default" */
 	char name[KVD_NAME_MAX];  /* what kvctl shows for this session */
@@ -230,10 +231,10 @@ static_assert(sizeof(struct kvd_hello) == 248, "kvd_hello");
 
 /* The descriptors beside a successful welcome, in this order. */
 enum kvd_welcome_fd {
-	KVD_FD_RINGS = 0,	/* memfd, read and write: struct kvd_rings */
-	KVD_FD_LEASES = 1,	/* memfd, read only: struct kvd_lease_row[leases_max] */
-	KVD_FD_TO_KVD = 2,	/* bell: the client writes 8 bytes to it when kvd sleeps */
-	KVD_FD_TO_CLIENT = 3,	/* bell: readable when kvd rang because the client sleeps */
+	KVD_FD_RINGS = 0,     /* memfd, read and write: struct kvd_rings */
+	KVD_FD_LEASES = 1,    /* memfd, read only: struct kvd_lease_row[leases_max] */
+	KVD_FD_TO_KVD = 2,    /* bell: the client writes 8 bytes to it when kvd sleeps */
+	KVD_FD_TO_CLIENT = 3, /* bell: readable when kvd rang because the client sleeps */
 };
 
 struct kvd_welcome {
@@ -249,8 +250,8 @@ struct kvd_welcome {
 	uint32_t leases_max;
 	uint32_t in_area_bytes;
 	uint32_t out_area_bytes;
-	uint32_t spin_us;	 /* how long kvd itself spins; a hint for the client */
-	char message[256];	 /* when refused: why, and what to do */
+	uint32_t spin_us;  /* how long kvd itself spins; a hint for the client */
+	char message[256]; /* when refused: why, and what to do */
 };
 static_assert(sizeof(struct kvd_welcome) == 320, "kvd_welcome");
 
@@ -294,13 +295,13 @@ struct kvd_slab_wire {
 static_assert(sizeof(struct kvd_slab_wire) == 128, "kvd_slab_wire");
 
 enum kvd_why_cause {
-	KVD_WHY_HIT = 0,	  /* nothing is missing */
+	KVD_WHY_HIT = 0, /* nothing is missing */
 	KVD_WHY_NEVER_SEEN = 1,
 	KVD_WHY_EVICTED = 2,
 	KVD_WHY_BUILDING = 3,	  /* being computed right now */
 	KVD_WHY_OTHER_FORMAT = 4, /* same tokens, another format: see `text` */
 	KVD_WHY_QUARANTINED = 5,
-	KVD_WHY_SHORT = 6,	  /* fewer tokens than one block */
+	KVD_WHY_SHORT = 6, /* fewer tokens than one block */
 };
 
 struct kvd_why {
@@ -345,15 +346,15 @@ struct kvd_rings {
 	uint64_t out_off;
 	uint8_t pad0[16];
 	/* written by the client */
-	uint32_t req_head;	/* next request slot to fill */
-	uint32_t rep_tail;	/* next reply slot to read */
+	uint32_t req_head; /* next request slot to fill */
+	uint32_t rep_tail; /* next reply slot to read */
 	uint32_t client_sleeps;
 	uint8_t pad1[52];
 	/* written by kvd */
 	uint32_t req_tail;
 	uint32_t rep_head;
 	uint32_t kvd_sleeps;
-	uint32_t closed;	/* errno of the reason why kvd ended this session, 0 while open */
+	uint32_t closed; /* errno of the reason why kvd ended this session, 0 while open */
 	uint8_t pad2[48];
 };
 static_assert(sizeof(struct kvd_rings) == 192, "kvd_rings");
@@ -362,7 +363,12 @@ static_assert(offsetof(struct kvd_rings, req_tail) == 128, "kvd_rings.req_tail")
 
 /* --- lease table ---------------------------------------------------------------------------- */
 
-enum kvd_lease_state { KVD_LEASE_NONE = 0, KVD_LEASE_OK = 1, KVD_LEASE_CALL = 2, KVD_LEASE_REVOKED = 3 };
+enum kvd_lease_state {
+	KVD_LEASE_NONE = 0,
+	KVD_LEASE_OK = 1,
+	KVD_LEASE_CALL = 2,
+	KVD_LEASE_REVOKED = 3
+};
 
 /* Row i > 0 belongs to the lease with KVD_LEASE_ROW == i. kvd writes, the client only reads. */
 struct kvd_lease_row {
@@ -399,18 +405,19 @@ struct kvd_session_stat {
 	uint32_t space;
 	uint32_t pid;
 	uint32_t uid;
-	uint64_t since_ns;	   /* CLOCK_MONOTONIC of HELLO */
+	uint64_t since_ns; /* CLOCK_MONOTONIC of HELLO */
 	uint64_t last_request_ns;
 	uint64_t requests;
-	uint64_t prompt_tokens;	   /* asked for in ACQUIREs */
-	uint64_t cached_tokens;	   /* of those, found */
+	uint64_t prompt_tokens; /* asked for in ACQUIREs */
+	uint64_t cached_tokens; /* of those, found */
 	uint64_t sealed_blocks;
 	uint32_t leases;
 	uint32_t open_pages;
-	uint32_t pinned_pages;	   /* sealed pages that its leases hold */
+	uint32_t pinned_pages; /* sealed pages that it is charged for: a page that several
+				* sessions hold is charged to one of them */
 	uint32_t waiting_requests;
 	uint32_t magazine_pages;
-	uint32_t stalled;	   /* 1: has work in its ring or doorbell unanswered for > 1 s */
+	uint32_t stalled; /* 1: has work in its ring or doorbell unanswered for > 1 s */
 	uint64_t group;
 	char name[KVD_NAME_MAX];
 };
@@ -420,7 +427,7 @@ struct kvd_space_stat {
 	uint32_t space;
 	uint32_t sessions;
 	uint64_t nodes;
-	uint64_t pages;		 /* that belong to it, each once */
+	uint64_t pages; /* that belong to it, each once */
 	uint64_t bytes;
 	uint64_t floor_bytes;
 	uint64_t ceiling_bytes;
@@ -433,16 +440,16 @@ struct kvd_space_stat {
 static_assert(sizeof(struct kvd_space_stat) == 144, "kvd_space_stat");
 
 struct kvd_prefix_stat {
-	uint8_t key[16];	 /* hash of the leaf */
+	uint8_t key[16]; /* hash of the leaf */
 	uint32_t space;
 	uint32_t format;
-	uint32_t blocks;	 /* from the root */
+	uint32_t blocks; /* from the root */
 	uint32_t tokens;
 	uint64_t bytes;
-	uint32_t pins;		 /* leases that hold the leaf now */
-	uint32_t shared_pins;	 /* leases that hold the chain's first node now */
-	uint32_t flags;		 /* 1 partial, 2 building, 4 pinned by PIN */
-	uint32_t hits;		 /* of the leaf */
+	uint32_t pins;	      /* leases that hold the leaf now */
+	uint32_t shared_pins; /* leases that hold the chain's first node now */
+	uint32_t flags;	      /* 1 partial, 2 building, 4 pinned by PIN */
+	uint32_t hits;	      /* of the leaf */
 	uint64_t last_used_ns;
 };
 static_assert(sizeof(struct kvd_prefix_stat) == 64, "kvd_prefix_stat");
@@ -455,7 +462,7 @@ struct kvd_slab_stat {
 	uint64_t stride_bytes;
 	uint64_t slab_bytes;
 	uint32_t device;
-	uint32_t state;		 /* 0 making, 1 live, 2 retiring */
+	uint32_t state; /* 0 making, 1 live, 2 retiring */
 	uint32_t pages_by_state[KVD_PAGE_STATES];
 	uint32_t reserved;
 };
@@ -520,7 +527,7 @@ struct kvd_status {
 	char version[32];
 	char device_memory[32];
 	uint64_t pool_bytes;
-	uint64_t slab_bytes;	  /* of it, made into slabs */
+	uint64_t slab_bytes; /* of it, made into slabs */
 	uint64_t pages_by_state[KVD_PAGE_STATES];
 	uint64_t bytes_by_state[KVD_PAGE_STATES];
 	uint64_t promised_pages;

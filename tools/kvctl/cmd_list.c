@@ -59,9 +59,9 @@ static int cmd_list_spaces(struct kvctl *k, int argc, char **argv)
 const struct kvctl_command cmd_sessions = {
 	.name = "sessions",
 	.summary = "the connected processes and what they hold",
-	.text = "One line per session: OPEN are pages leased for writing, PINNED sealed pages "
-		"that\n"
-		"its leases hold, MAGAZINE open pages it keeps ahead for decoding, WAITING its\n"
+	.text = "One line per session: OPEN are pages leased for writing, PINNED sealed pages\n"
+		"that it is charged for (a page that several sessions hold is charged to one\n"
+		"of them), MAGAZINE open pages it keeps ahead for decoding, WAITING its\n"
 		"requests that wait for memory, STALLED 1 if it leaves its replies unread.\n",
 	.run = cmd_list_sessions,
 };
