@@ -55,36 +55,61 @@ int raw_recv(int sock, struct sock_packet *p)
 	return r == 1;
 }
 
+static int raw_welcome(const struct sock_packet *p, struct kvd_welcome *out)
+{
+	struct kvd_rep rep;
+
+	memcpy(&rep, p->head, sizeof(rep));
+	memset(out, 0, sizeof(*out));
+	memcpy(out, p->payload, BITS_MIN(p->payload_bytes, sizeof(*out)));
+	for (uint32_t i = 0; i < p->fd_count; i++)
+		close(p->fds[i]);
+	return rep.result;
+}
+
 int raw_say(int sock, const struct kvd_hello *hello, struct kvd_welcome *out)
+{
+	int r = raw_try(sock, hello, out, RAW_WAIT_MS);
+
+	if (r == -ETIMEDOUT)
+		fail_msg("the daemon neither answers nor hangs up");
+	return r;
+}
+
+int raw_try(int sock, const struct kvd_hello *hello, struct kvd_welcome *out, int timeout_ms)
 {
 	struct kvd_req req = {
 		.op = KVD_OP_HELLO, .in_bytes = sizeof(*hello), .out_bytes = sizeof(*out)};
+	struct pollfd pfd = {.fd = sock, .events = POLLIN};
 	static struct sock_packet p;
-	struct kvd_rep rep;
 
-	if (raw_send(sock, &req, sizeof(req), hello, sizeof(*hello)) < 0 || !raw_recv(sock, &p))
+	if (raw_send(sock, &req, sizeof(req), hello, sizeof(*hello)) < 0)
 		return -EPIPE;
-	memcpy(&rep, p.head, sizeof(rep));
-	memset(out, 0, sizeof(*out));
-	memcpy(out, p.payload, BITS_MIN(p.payload_bytes, sizeof(*out)));
-	for (uint32_t i = 0; i < p.fd_count; i++)
-		close(p.fds[i]);
-	return rep.result;
+	if (poll(&pfd, 1, timeout_ms) != 1)
+		return -ETIMEDOUT;
+	return raw_recv(sock, &p) ? raw_welcome(&p, out) : -EPIPE;
 }
 
 void raw_open(struct raw *r, const char *path)
 {
-	static struct sock_packet p;
 	struct kvd_hello hello = raw_hello();
+
+	raw_open_as(r, path, &hello);
+}
+
+void raw_open_as(struct raw *r, const char *path, const struct kvd_hello *hello)
+{
+	static struct sock_packet p;
 	struct kvd_req req = {.op = KVD_OP_HELLO,
-			      .in_bytes = sizeof(hello),
+			      .in_bytes = sizeof(*hello),
 			      .out_bytes = sizeof(struct kvd_welcome)};
 
 	*r = (struct raw){.sock = raw_connect(path)};
-	assert_int_equal(raw_send(r->sock, &req, sizeof(req), &hello, sizeof(hello)), 0);
+	assert_int_equal(raw_send(r->sock, &req, sizeof(req), hello, sizeof(*hello)), 0);
 	assert_int_equal(raw_recv(r->sock, &p), 1);
-	assert_int_equal(p.fd_count, 4);
 	memcpy(&r->welcome, p.payload, sizeof(r->welcome));
+	if (p.fd_count != 4)
+		fail_msg("refused: %s", r->welcome.message);
 	r->map_bytes =
 		ring_bytes(r->welcome.credits, r->welcome.in_area_bytes, r->welcome.out_area_bytes);
 	assert_int_equal(shm_map(p.fds[KVD_FD_RINGS], r->map_bytes, 1, &r->map), 0);

@@ -22,6 +22,7 @@ struct kvd_hello raw_hello(void);
 int raw_connect(const char *path);
 /* Connects, says HELLO, maps the rings. Fails the test if that does not work. */
 void raw_open(struct raw *r, const char *path);
+void raw_open_as(struct raw *r, const char *path, const struct kvd_hello *hello);
 /* Sends one packet of these bytes as they are; -errno. */
 int raw_send(int sock, const void *head, size_t head_bytes, const void *payload,
 	     size_t payload_bytes);
@@ -29,6 +30,8 @@ int raw_send(int sock, const void *head, size_t head_bytes, const void *payload,
 int raw_recv(int sock, struct sock_packet *p);
 /* Says HELLO with these bytes and returns the result of the reply, -EPIPE if none came. */
 int raw_say(int sock, const struct kvd_hello *hello, struct kvd_welcome *out);
+/* The same, but -ETIMEDOUT when the daemon says nothing for so long. */
+int raw_try(int sock, const struct kvd_hello *hello, struct kvd_welcome *out, int timeout_ms);
 /* True when the daemon has closed the socket. */
 bool raw_hung_up(const struct raw *r);
 void raw_close(struct raw *r);
