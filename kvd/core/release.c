@@ -76,6 +76,7 @@ int release_run(struct core *core, struct call *call)
 		if (rc != 0)
 			return rc;
 		unsealed_append(core, lease, tokens, req->n);
+		lease_drop_tail(core, lease);
 		call->rep.aux = keep_tail(core, lease, req->first, req->m);
 	}
 	lease_end(core, lease);

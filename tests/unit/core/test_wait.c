@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Waiting, refusing with numbers, fairness, and slabs that are slow or do not come. */
+#include "tests/unit/core/harness.h"
+
+#include <errno.h>
+
+static uint32_t tokens[256];
+
+static struct kvd_req acquire_req(uint32_t format, uint32_t n, uint32_t deadline_ms)
+{
+	return (struct kvd_req){.op = KVD_OP_ACQUIRE,
+				.format = format,
+				.n = n,
+				.in_bytes = n * 4,
+				.deadline_ms = deadline_ms,
+				.out_bytes = 256};
+}
+
+static bool came(const struct harness *h, uint32_t tag)
+{
+	return h->replies[tag % HARNESS_REPLIES_MAX].came;
+}
+
+static int result(const struct harness *h, uint32_t tag)
+{
+	assert_true(came(h, tag));
+	return h->replies[tag % HARNESS_REPLIES_MAX].rep.result;
+}
+
+static void refusal_has_the_numbers(void **state)
+{
+	struct harness *h = harness_new(8, 4);
+	uint32_t s = harness_session(h, 0, 0, 0);
+	uint32_t f = harness_format(h, s, 1, 16, 1, HARNESS_PAGE_BYTES);
+
+	harness_tokens(1, 256, tokens);
+	harness_cache(h, s, f, tokens, 32);
+	harness_tokens(2, 256, tokens);
+	harness_acquire(h, s, f, tokens, 64, 0);
+	harness_tokens(3, 256, tokens);
+	struct kvd_rep rep = harness_call(h, s, acquire_req(f, 80, 0), tokens)->rep;
+	assert_int_equal(rep.result, KVD_FULL);
+	assert_int_equal(rep.full.needed_pages, 5);
+	assert_int_equal(rep.full.free_pages, 2);
+	assert_int_equal(rep.full.evictable_pages, 2);
+	assert_int_equal(h->core->counters[KVD_C_REFUSED_FULL], 1);
+	rep = harness_call(h, s, acquire_req(f, 64, 0), tokens)->rep;
+	assert_int_equal(rep.result, 0);
+	assert_int_equal(h->core->counters[KVD_C_EVICTED_PAGES], 2);
+	harness_free(h);
+}
+
+static void first_come_first_served(void **state)
+{
+	struct harness *h = harness_new(8, 4);
+	uint32_t s = harness_session(h, 0, 0, 0);
+	uint32_t t = harness_session(h, 0, 0, 0);
+	uint32_t f = harness_format(h, s, 1, 16, 1, HARNESS_PAGE_BYTES);
+
+	harness_tokens(1, 256, tokens);
+	uint64_t lease = harness_acquire(h, s, f, tokens, 96, 0)->rep.lease;
+	harness_tokens(2, 256, tokens);
+	uint32_t big = harness_send(h, t, acquire_req(f, 112, 100), tokens);
+	harness_tokens(3, 256, tokens);
+	uint32_t small = harness_send(h, t, acquire_req(f, 16, 100), tokens);
+	assert_false(came(h, big));
+	assert_false(came(h, small));
+	harness_release(h, s, lease);
+	assert_int_equal(result(h, big), 0);
+	assert_int_equal(result(h, small), 0);
+	harness_free(h);
+}
+
+/* Who waits for his own share is in nobody's way. */
+static void own_limit_blocks_nobody(void **state)
+{
+	struct harness *h = harness_new(8, 4);
+	uint32_t s = harness_session(h, 0, 0, 0);
+	uint32_t f = harness_format(h, s, 1, 16, 1, HARNESS_PAGE_BYTES);
+
+	harness_tokens(1, 256, tokens);
+	harness_acquire(h, s, f, tokens, 96, 0);
+	harness_tokens(2, 256, tokens);
+	uint32_t big = harness_send(h, s, acquire_req(f, 112, 100), tokens);
+	harness_tokens(3, 256, tokens);
+	uint32_t small = harness_send(h, s, acquire_req(f, 16, 100), tokens);
+	assert_false(came(h, big));
+	assert_int_equal(result(h, small), 0);
+	harness_free(h);
+}
+
+static void deadline_cancel_and_busy(void **state)
+{
+	struct harness *h = harness_new(8, 4);
+	uint32_t s = harness_session(h, 0, 0, 0);
+	uint32_t f = harness_format(h, s, 1, 16, 1, HARNESS_PAGE_BYTES);
+	uint32_t tags[5];
+
+	harness_tokens(1, 256, tokens);
+	harness_acquire(h, s, f, tokens, 128, 0);
+	harness_tokens(2, 256, tokens);
+	for (uint32_t i = 0; i < 5; i++)
+		tags[i] = harness_send(h, s, acquire_req(f, 16, 10 + i), tokens);
+	assert_int_equal(result(h, tags[4]), KVD_BUSY);
+	struct kvd_req cancel = {.op = KVD_OP_CANCEL, .arg32 = tags[1]};
+	assert_int_equal(harness_call(h, s, cancel, NULL)->rep.result, 0);
+	assert_int_equal(result(h, tags[1]), -ECANCELED);
+	assert_int_equal(harness_call(h, s, cancel, NULL)->rep.result, KVD_MISS);
+	assert_int_equal(core_deadline_ns(h->core), h->now_ns + 10000000);
+	harness_time(h, 10);
+	assert_int_equal(result(h, tags[0]), KVD_FULL);
+	assert_false(came(h, tags[2]));
+	harness_close(h, s, CORE_END_BYE);
+	assert_false(came(h, tags[2]));
+	harness_free(h);
+}
+
+static void running_sequences_go_first(void **state)
+{
+	struct harness *h = harness_new(8, 4);
+	uint32_t s = harness_session(h, 0, 0, 0);
+	uint32_t f = harness_format(h, s, 1, 16, 1, HARNESS_PAGE_BYTES);
+	struct kvd_req topup = {
+		.op = KVD_OP_TOPUP, .format = f, .n = 2, .out_bytes = 16, .deadline_ms = 100};
+
+	harness_tokens(1, 256, tokens);
+	uint64_t a = harness_acquire(h, s, f, tokens, 32, 0)->rep.lease;
+	harness_tokens(2, 256, tokens);
+	uint64_t b = harness_acquire(h, s, f, tokens, 96, 0)->rep.lease;
+	harness_tokens(3, 256, tokens);
+	uint32_t waits = harness_send(h, s, acquire_req(f, 128, 100), tokens);
+	uint32_t runs = harness_send(h, s, topup, NULL);
+	harness_release(h, s, a);
+	assert_int_equal(result(h, runs), 0);
+	assert_false(came(h, waits));
+	assert_int_equal(h->session_rows[s].want_back_pages, 0);
+	harness_release(h, s, b);
+	harness_time(h, 100);
+	assert_int_equal(result(h, waits), KVD_FULL);
+	harness_free(h);
+}
+
+static void slab_is_waited_for_whatever_the_deadline(void **state)
+{
+	struct harness *h = harness_new(16, 4);
+	uint32_t s = harness_session(h, 0, 0, 0);
+	uint32_t f = harness_format(h, s, 1, 16, 1, HARNESS_PAGE_BYTES);
+
+	h->slow = true;
+	harness_tokens(1, 256, tokens);
+	uint32_t tag = harness_send(h, s, acquire_req(f, 96, 0), tokens);
+	assert_int_equal(h->order_count, 2);
+	harness_time(h, 5);
+	assert_false(came(h, tag));
+	harness_orders(h, 0);
+	harness_time(h, 0);
+	assert_int_equal(result(h, tag), 0);
+	harness_free(h);
+}
+
+static void pool_shrinks_when_a_slab_cannot_be_made(void **state)
+{
+	struct harness *h = harness_new(16, 4);
+	uint32_t s = harness_session(h, 0, 0, 0);
+	uint32_t f = harness_format(h, s, 1, 16, 1, HARNESS_PAGE_BYTES);
+
+	h->slow = true;
+	harness_tokens(1, 256, tokens);
+	uint32_t tag = harness_send(h, s, acquire_req(f, 32, 0), tokens);
+	harness_orders(h, -ENOMEM);
+	harness_time(h, 0);
+	assert_int_equal(result(h, tag), -E2BIG);
+	assert_int_equal(h->core->pool_bytes, 0);
+	harness_free(h);
+}
+
+static void drain_lets_nobody_in(void **state)
+{
+	struct harness *h = harness_new(8, 4);
+	uint32_t s = harness_session(h, 0, 0, 0);
+	uint32_t admin = harness_admin(h);
+	uint32_t f = harness_format(h, s, 1, 16, 1, HARNESS_PAGE_BYTES);
+	struct kvd_req drain = {.op = KVD_OP_DRAIN, .arg32 = 1};
+
+	harness_tokens(1, 256, tokens);
+	harness_acquire(h, s, f, tokens, 128, 0);
+	uint32_t tag = harness_send(h, s, acquire_req(f, 144 - 128, 100), tokens + 130);
+	assert_false(came(h, tag));
+	assert_int_equal(harness_call(h, s, drain, NULL)->rep.result, -EPERM);
+	assert_int_equal(harness_call(h, admin, drain, NULL)->rep.result, 0);
+	assert_int_equal(result(h, tag), KVD_DRAINING);
+	assert_int_equal(h->session_rows[s].draining, 1);
+	assert_int_equal(harness_acquire(h, s, f, tokens, 16, 0)->rep.result, KVD_DRAINING);
+	harness_free(h);
+}
+
+TEST_MAIN(wait, cmocka_unit_test(refusal_has_the_numbers),
+	  cmocka_unit_test(first_come_first_served), cmocka_unit_test(own_limit_blocks_nobody),
+	  cmocka_unit_test(deadline_cancel_and_busy), cmocka_unit_test(running_sequences_go_first),
+	  cmocka_unit_test(slab_is_waited_for_whatever_the_deadline),
+	  cmocka_unit_test(pool_shrinks_when_a_slab_cannot_be_made),
+	  cmocka_unit_test(drain_lets_nobody_in))
