@@ -223,9 +223,14 @@ static uint64_t life_lose(struct sim *sim, int session, bool broken)
 	s->open = false;
 	s->closing = true;
 	sim->process[s->process].sessions--;
-	for (int i = 0; i < (int)SIM_LEASES_MAX; i++)
-		if (sim->lease[i].used && sim->lease[i].session == session)
+	for (int i = 0; i < (int)SIM_LEASES_MAX; i++) {
+		if (!sim->lease[i].used || sim->lease[i].session != session)
+			continue;
+		if (broken)
 			pages |= model_lose(sim, i);
+		else
+			model_drop(sim, i);
+	}
 	wire_forget(sim, session);
 	if (s->group == SIM_NONE)
 		return pages;
