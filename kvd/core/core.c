@@ -238,6 +238,10 @@ static void enter(struct core *core, uint64_t now_ns)
 {
 	core->now_ns = BITS_MAX(core->now_ns, now_ns);
 	core->budget = CORE_STEP_MAX;
+	if (core->pool_bytes < core->cfg.pool_bytes && core->pool_retry_ns <= core->now_ns) {
+		core->pool_bytes = core->cfg.pool_bytes;
+		core->retry = true;
+	}
 }
 
 int core_space_add(struct core *core, const struct core_space_args *args)
@@ -332,6 +336,9 @@ bool core_busy(const struct core *core)
 uint64_t core_deadline_ns(const struct core *core)
 {
 	uint64_t deadline = BITS_MIN(wait_deadline_ns(core), turnover_deadline_ns(core));
+
+	if (core->waiter_count > 0 && core->pool_bytes < core->cfg.pool_bytes)
+		deadline = BITS_MIN(deadline, core->pool_retry_ns);
 
 	return BITS_MIN(deadline, ticket_deadline_ns(core));
 }

@@ -306,7 +306,8 @@ struct core {
 	struct core_ops ops;
 	void *ctx;
 	uint64_t now_ns;
-	uint64_t pool_bytes; /* falls when the device has no more */
+	uint64_t pool_bytes; /* falls when the device has no more, for a while */
+	uint64_t pool_retry_ns;
 	uint64_t slab_bytes; /* of all slabs, destroyed ones not counted */
 	uint32_t slabs_max;
 	uint32_t processes_max;

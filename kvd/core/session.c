@@ -146,8 +146,8 @@ void session_charge_pinned(struct core *core, uint32_t session, const struct for
 
 uint64_t session_share_bytes(const struct core *core)
 {
-	return core->pool_bytes / 1000 * core->cfg.session_share_permille +
-	       core->pool_bytes % 1000 * core->cfg.session_share_permille / 1000;
+	return core->cfg.pool_bytes / 1000 * core->cfg.session_share_permille +
+	       core->cfg.pool_bytes % 1000 * core->cfg.session_share_permille / 1000;
 }
 
 void session_show_row(struct core *core, uint32_t session)

@@ -4,15 +4,17 @@
  * and the orders to the shell.
  *
  * Invariants: the ranges of slabs do not overlap. core.slab_bytes is the sum of all that exist or
- * are being made or destroyed, and never exceeds pool_bytes. What other spaces lack to their floor
- * is not given away. A slab is only ever in the list of its shelf while it is live. The core's
- * thread only. See turnover.c for the other half of a slab's life.
+ * are being made or destroyed, and never exceeds pool_bytes. A slab that cannot be made lowers the
+ * pool to what there is; a second later more is tried, for memory may have come back. What other
+ * spaces lack to their floor is not given away. A slab is only ever in the list of its shelf while
+ * it is live. The core's thread only. See turnover.c for the other half of a slab's life.
  */
 #include "kvd/core/slab.h"
 
 #include "kvd/core/pool.h"
 #include "kvd/core/space.h"
 
+#include <base/units.h>
 #include <errno.h>
 #include <stdio.h>
 
@@ -60,7 +62,7 @@ uint64_t slab_limit_bytes(const struct core *core, uint32_t space)
 	for (uint32_t s = 0; s < core->space_count; s++)
 		if (s != space)
 			reserved += space_floor_bytes(core, s);
-	return reserved < core->pool_bytes ? core->pool_bytes - reserved : 0;
+	return reserved < core->cfg.pool_bytes ? core->cfg.pool_bytes - reserved : 0;
 }
 
 /* The slab with the lowest range that ends behind `page`, or CORE_NONE. */
@@ -194,8 +196,9 @@ static void make_failed(struct core *core, uint32_t slab, int result)
 
 	forget(core, slab);
 	core->pool_bytes = core->slab_bytes;
+	core->pool_retry_ns = core->now_ns + UNITS_NS_PER_S;
 	snprintf(text, sizeof(text),
-		 "a slab could not be made (error %d): the pool is %llu bytes now", -result,
+		 "a slab could not be made (error %d): the pool is %llu bytes for now", -result,
 		 (unsigned long long)core->pool_bytes);
 	core->ops.note(core->ctx, CORE_NOTE_WARN, text);
 }

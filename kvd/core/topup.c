@@ -28,7 +28,7 @@ static struct group *group_of(const struct core *core, uint32_t session)
 
 static uint64_t ceiling_bytes(const struct core *core, const struct format *format)
 {
-	uint64_t bytes = core->pool_bytes / 1000 * core->cfg.magazine_permille;
+	uint64_t bytes = core->cfg.pool_bytes / 1000 * core->cfg.magazine_permille;
 
 	return BITS_MAX(bytes, format->block_bytes);
 }

@@ -169,8 +169,14 @@ static void pool_shrinks_when_a_slab_cannot_be_made(void **state)
 	uint32_t tag = harness_send(h, s, acquire_req(f, 32, 0), tokens);
 	harness_orders(h, -ENOMEM);
 	harness_time(h, 0);
-	assert_int_equal(result(h, tag), -E2BIG);
+	assert_int_equal(result(h, tag), KVD_FULL);
 	assert_int_equal(h->core->pool_bytes, 0);
+	tag = harness_send(h, s, acquire_req(f, 32, 2000), tokens);
+	assert_false(came(h, tag));
+	h->slow = false;
+	assert_int_equal(core_deadline_ns(h->core), h->now_ns + 1000000000);
+	harness_time(h, 1000);
+	assert_int_equal(result(h, tag), 0);
 	harness_free(h);
 }
 
