@@ -140,45 +140,68 @@ static uint32_t heap_build(const struct sample_row *r, float weight_min)
 
 /*
  * Moves the likeliest tokens out of the heap to its freed end, which is then in descending order
- * from the back, until top-k or top-p is reached. Returns how many, and their weight.
+ * from the back: at most `limit` of them, until their weight reaches `mass`, none but the first
+ * lighter than weight_min. Returns how many, and their weight.
  */
 static uint32_t take_likeliest(const struct sample_row *r, uint32_t n, uint32_t limit, double mass,
-			       double *out_sum)
+			       float weight_min, double *out_sum)
 {
 	uint32_t taken = 0;
 	double sum = 0;
 
 	while (taken < limit && n > 0 && (taken == 0 || sum < mass)) {
 		uint64_t key = heap_pop(r->heap, &n);
+		float weight = r->weight[(uint32_t)key];
 
 		r->heap[n] = key;
-		sum += r->weight[(uint32_t)key];
+		if (taken && weight < weight_min)
+			break;
+		sum += weight;
 		taken++;
 	}
 	*out_sum = sum;
 	return taken;
 }
 
-/* The weight of the k likeliest: what top-p is a share of when both are set. */
-static double top_k_mass(const struct sample_row *r, uint32_t k, double all)
+/* How many of the `taken` tokens before heap[end] reach `mass` and weigh at least weight_min. */
+static uint32_t keep_likeliest(const struct sample_row *r, uint32_t end, uint32_t taken,
+			       double mass, float weight_min, double *out_sum)
 {
-	double sum;
+	uint32_t kept = 0;
+	double sum = 0;
 
-	if (k == 0 || k >= r->v)
-		return all;
-	(void)take_likeliest(r, heap_build(r, 0), k, INFINITY, &sum);
-	return sum;
+	for (; kept < taken && (kept == 0 || sum < mass); kept++) {
+		float weight = r->weight[(uint32_t)r->heap[end - 1 - kept]];
+
+		if (kept && weight < weight_min)
+			break;
+		sum += weight;
+	}
+	*out_sum = sum;
+	return kept;
 }
 
 static uint32_t draw_filtered(const struct sample_row *r, const struct kernel_sample_params *p,
 			      double all)
 {
-	uint32_t limit = p->top_k ? p->top_k : r->v;
-	double mass = p->top_p < 1 ? p->top_p * top_k_mass(r, p->top_k, all) : INFINITY;
-	uint32_t n = heap_build(r, p->min_p);
+	bool top_p = p->top_p < 1;
+	uint32_t n, taken;
 	double sum, target;
-	uint32_t taken = take_likeliest(r, n, limit, mass, &sum);
 
+	if (p->top_k) {
+		/* top-p is a share of what top-k leaves, so that comes first. */
+		n = heap_build(r, 0);
+		taken = take_likeliest(r, n, p->top_k, INFINITY, 0, &sum);
+		taken = keep_likeliest(r, n, taken, top_p ? p->top_p * sum : INFINITY, p->min_p,
+				       &sum);
+	} else {
+		/* All tokens lighter than this weigh less than the 1 - top_p that may be missing.
+		 */
+		n = heap_build(r, top_p ? (float)((1 - p->top_p) * all / r->v)
+					: BITS_MIN(p->min_p, 1));
+		taken = take_likeliest(r, n, r->v, top_p ? p->top_p * all : INFINITY, p->min_p,
+				       &sum);
+	}
 	target = sum * p->uniform;
 	for (uint32_t i = 0; i < taken; i++) {
 		uint32_t id = (uint32_t)r->heap[n - 1 - i];

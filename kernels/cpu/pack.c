@@ -22,7 +22,6 @@ void pack_rows(const struct kernel_weight *w, uint32_t row0, uint32_t rows, cons
 		const float *s = src + (size_t)r * w->k;
 
 		for (uint32_t k = 0; k < w->k; k++)
-			dst[((size_t)(k / 2) * PACK_PANEL + column) * 2 + k % 2] =
-				kernel_f32_to_bf16(s[k]);
+			dst[pack_index(w->k, k, column)] = kernel_f32_to_bf16(s[k]);
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * GEMM of bf16 by tiles. The packed panel is what the tile unit wants already: 16 k pairs of 16
- * outputs are one tile, 256 bytes from row to row. The depth is never split: each sum adds its
+ * outputs are one tile, 128 bytes from row to row. The depth is never split: each sum adds its
  * pairs in ascending order.
  *
  * Many rows: two by two tiles, 32 rows by 32 outputs, so that four loads feed four products. The
@@ -16,11 +16,10 @@
 #include "kernels/cpu/avx512/avx512.h"
 #include "kernels/cpu/avx512/epilogue.h"
 
-#define PANEL_STRIDE (PACK_PANEL * 4u) /* bytes from pair to pair */
+#define HALF_STRIDE (PACK_HALF * 4u) /* bytes from pair to pair */
 #define SUM_STRIDE (PACK_PANEL * sizeof(float))
 #define SQUARE_ROWS AMX_GEMM_ROWS
 #define ROW_BLOCK 256u /* rows whose activations stay cached while the panels pass */
-#define SQUARE_COLUMNS (PACK_PANEL / 2)
 
 static void finish_rows(const struct kernel_gemm *g, uint32_t row, uint32_t rows, uint32_t panel,
 			const float *sums)
@@ -38,6 +37,7 @@ static void finish_rows(const struct kernel_gemm *g, uint32_t row, uint32_t rows
 static void few_rows(const struct kernel_gemm *g, uint32_t row, uint32_t panel, float *sums)
 {
 	const char *w = (const char *)pack_panel(g->w, panel);
+	const char *w1 = w + pack_half_elements(g->w->k) * sizeof(kernel_bf16);
 	const kernel_bf16 *x = g->x + (size_t)row * g->ldx;
 	size_t ldx = g->ldx * sizeof(*x);
 
@@ -45,16 +45,18 @@ static void few_rows(const struct kernel_gemm *g, uint32_t row, uint32_t panel, 
 	TILE_ZERO(1);
 	TILE_ZERO(2);
 	TILE_ZERO(3);
-	for (uint32_t k = 0; k < g->w->k; k += TILE_DEPTH, w += TILE_PAIRS * PANEL_STRIDE) {
+	for (uint32_t k = 0; k < g->w->k; k += TILE_DEPTH) {
 		TILE_LOAD(4, x + k, ldx);
-		TILE_LOAD(5, w, PANEL_STRIDE);
+		TILE_LOAD(5, w, HALF_STRIDE);
 		TILE_DOT(0, 4, 5);
-		TILE_LOAD(6, w + 64, PANEL_STRIDE);
+		TILE_LOAD(6, w + TILE_BYTES, HALF_STRIDE);
 		TILE_DOT(1, 4, 6);
-		TILE_LOAD(7, w + 128, PANEL_STRIDE);
+		TILE_LOAD(7, w1, HALF_STRIDE);
 		TILE_DOT(2, 4, 7);
-		TILE_LOAD(5, w + 192, PANEL_STRIDE);
+		TILE_LOAD(5, w1 + TILE_BYTES, HALF_STRIDE);
 		TILE_DOT(3, 4, 5);
+		w += TILE_PAIRS * HALF_STRIDE;
+		w1 += TILE_PAIRS * HALF_STRIDE;
 	}
 	TILE_STORE(0, sums, SUM_STRIDE);
 	TILE_STORE(1, sums + 16, SUM_STRIDE);
@@ -83,10 +85,10 @@ static void square(const struct kernel_gemm *g, uint32_t row, const char *w, flo
 	TILE_ZERO(1);
 	TILE_ZERO(2);
 	TILE_ZERO(3);
-	for (uint32_t k = 0; k < g->w->k; k += TILE_DEPTH, w += TILE_PAIRS * PANEL_STRIDE) {
+	for (uint32_t k = 0; k < g->w->k; k += TILE_DEPTH, w += TILE_PAIRS * HALF_STRIDE) {
 		TILE_LOAD(4, x + k, ldx);
-		TILE_LOAD(6, w, PANEL_STRIDE);
-		TILE_LOAD(7, w + TILE_BYTES, PANEL_STRIDE);
+		TILE_LOAD(6, w, HALF_STRIDE);
+		TILE_LOAD(7, w + TILE_BYTES, HALF_STRIDE);
 		TILE_DOT(0, 4, 6);
 		TILE_LOAD(5, x1 + k, ldx);
 		TILE_DOT(1, 4, 7);
@@ -104,6 +106,7 @@ static void squares(const struct kernel_gemm *g, uint32_t row, uint32_t rows, ui
 		    float *sums)
 {
 	const char *w = (const char *)pack_panel(g->w, panel);
+	size_t half = pack_half_elements(g->w->k) * sizeof(kernel_bf16);
 	float *last = sums + SQUARE_ROWS * PACK_PANEL;
 
 	for (uint32_t r = 0; r < rows; r += SQUARE_ROWS) {
@@ -112,7 +115,7 @@ static void squares(const struct kernel_gemm *g, uint32_t row, uint32_t rows, ui
 		square(g, row + r, w, sums);
 		if (r)
 			finish_rows(g, row + r - SQUARE_ROWS, SQUARE_ROWS, panel, last);
-		square(g, row + r, w + SQUARE_COLUMNS * 4, sums + SQUARE_COLUMNS);
+		square(g, row + r, w + half, sums + PACK_HALF);
 		last = sums;
 		sums = swap;
 	}

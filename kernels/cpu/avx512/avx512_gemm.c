@@ -27,6 +27,7 @@ static inline __attribute__((always_inline)) void tile(const struct kernel_gemm 
 						       uint32_t panel, const int rows)
 {
 	const kernel_bf16 *w = pack_panel(g->w, panel);
+	size_t half = pack_half_elements(g->w->k);
 	const kernel_bf16 *x = g->x + (size_t)row * g->ldx;
 	__m512 sum[AVX512_GEMM_ROWS][VECTORS];
 	uint32_t k;
@@ -34,11 +35,11 @@ static inline __attribute__((always_inline)) void tile(const struct kernel_gemm 
 	for (int r = 0; r < rows; r++)
 		for (int v = 0; v < VECTORS; v++)
 			sum[r][v] = _mm512_setzero_ps();
-	for (k = 0; k + 2 <= g->w->k; k += 2, w += 2 * PACK_PANEL) {
+	for (k = 0; k + 2 <= g->w->k; k += 2, w += 2 * PACK_HALF) {
 		__m512i b[VECTORS];
 
-		for (int v = 0; v < VECTORS; v++)
-			b[v] = _mm512_loadu_si512(w + v * 32);
+		for (uint32_t v = 0; v < VECTORS; v++)
+			b[v] = _mm512_loadu_si512(w + v / 2 * half + v % 2 * 32);
 		for (int r = 0; r < rows; r++) {
 			__m512i a = pair(x + (size_t)r * g->ldx + k);
 
@@ -53,7 +54,8 @@ static inline __attribute__((always_inline)) void tile(const struct kernel_gemm 
 				sum[r][v] = _mm512_dpbf16_ps(
 					sum[r][v],
 					(__m512bh)_mm512_set1_epi32(x[(size_t)r * g->ldx + k]),
-					(__m512bh)_mm512_loadu_si512(w + v * 32));
+					(__m512bh)_mm512_loadu_si512(w + v / 2 * half +
+								     v % 2 * 32));
 	for (int r = 0; r < rows; r++)
 		epilogue_row(g, row + (uint32_t)r, panel, sum[r]);
 }

@@ -44,7 +44,7 @@ static inline __attribute__((always_inline)) void strip_sum(const kernel_bf16 *x
 	floats acc[ROWS][VECTORS] = {0};
 
 	for (uint32_t i = 0; i < k; i++) {
-		const words *w = (const words *)(panel + (size_t)(i / 2) * PACK_PANEL * 2);
+		const words *w = (const words *)(panel + (size_t)(i / 2) * PACK_HALF * 2);
 
 		for (uint32_t v = 0; v < VECTORS; v++) {
 			floats b = i % 2 ? odd(w[v]) : even(w[v]);
@@ -114,7 +114,7 @@ static void panel_run(const struct kernel_gemm *g, uint32_t row, uint32_t rows, 
 	struct strip s[PACK_PANEL / STRIP];
 
 	for (uint32_t i = 0; i < strips; i++)
-		strip_run(g, row, rows, w + (size_t)i * STRIP * 2, &s[i]);
+		strip_run(g, row, rows, w + pack_index(g->w->k, 0, i * STRIP), &s[i]);
 	for (uint32_t r = 0; r < rows; r++) {
 		if (g->out != KERNEL_OUT_SWIGLU) {
 			for (uint32_t i = 0; i < strips; i++)

@@ -89,10 +89,10 @@ void portable_rows_embed(const struct kernel_weight *w, uint32_t token, float *x
 {
 	uint32_t column;
 	uint32_t panel = pack_locate(w->kind, w->n, token, &column);
-	const kernel_bf16 *p = pack_panel(w, panel) + (size_t)column * 2;
+	const kernel_bf16 *p = pack_panel(w, panel) + pack_index(w->k, 0, column);
 
 	for (uint32_t k = 0; k < w->k; k++)
-		x[k] = kernel_bf16_to_f32(p[(size_t)(k / 2) * PACK_PANEL * 2 + k % 2]);
+		x[k] = kernel_bf16_to_f32(p[(size_t)(k / 2) * PACK_HALF * 2 + k % 2]);
 }
 
 void portable_rows_exps(const float *x, uint32_t n, float max, float scale, float *out)

@@ -7,7 +7,8 @@ static double weight_at(const struct kernel_weight *w, uint32_t panel, uint32_t 
 	size_t pairs = (w->k + 1) / 2;
 	const kernel_bf16 *data = w->data;
 
-	return kernel_bf16_to_f32(data[((panel * pairs + k / 2) * 64 + column) * 2 + k % 2]);
+	return kernel_bf16_to_f32(
+		data[(((panel * 2 + column / 32) * pairs + k / 2) * 32 + column % 32) * 2 + k % 2]);
 }
 
 double ref_gemm_weight(const struct kernel_weight *w, uint32_t row, uint32_t k)
