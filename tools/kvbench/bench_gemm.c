@@ -106,12 +106,15 @@ static void gemm_case(const struct gemm_bench *g, const struct gemm_shape *s, ui
 	double rate = work / gemm_seconds(g, &call);
 	double limit = reads ? g->bytes_per_s : g->flops;
 
+	if (reads && w.bytes < LIMITS_CACHED_BYTES)
+		limit = 0;
+
 	bench_emit(g->b, &(struct bench_row){.bench = "gemm",
 					     .name = name,
 					     .value = rate / 1e9,
 					     .unit = reads ? "GB/s" : "GFLOP/s",
 					     .limit = limit / 1e9,
-					     .fraction = rate / limit});
+					     .fraction = limit > 0 ? rate / limit : 0});
 }
 
 static void gemm_limits(const struct bench *b, uint32_t threads)

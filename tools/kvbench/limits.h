@@ -9,6 +9,9 @@
 
 #include <stdint.h>
 
+/* Less than this, read again and again, comes from a cache: memory is no limit to it. */
+#define LIMITS_CACHED_BYTES (16u << 20)
+
 /* Operations per second of the fastest instruction there is: AMX, AVX-512, FMA, or plain C. */
 double limits_bf16_flops(uint32_t threads);
 double limits_f32_flops(uint32_t threads);
