@@ -17,10 +17,11 @@
 
 #include <errno.h>
 
-static void share(struct core *core, uint32_t parent, uint32_t child)
+static void share(struct core *core, uint32_t parent, uint32_t child, uint32_t tail_tokens)
 {
 	struct lease *p = &core->leases[parent];
 	struct lease *c = &core->leases[child];
+	uint32_t page_tokens = core->formats[p->format].page_tokens;
 
 	c->last = node_at_depth(core, p->last, p->ready);
 	for (uint32_t n = c->last; n != c->format; n = core->nodes[n].parent)
@@ -33,9 +34,11 @@ static void share(struct core *core, uint32_t parent, uint32_t child)
 		p->private_only || c->shared > c->ready || p->ready < core->nodes[p->last].depth;
 	c->parent = parent;
 	p->forks++;
-	if (!c->private_only && !unsealed_copy(core, parent, child))
+	uint32_t known = BITS_MIN(p->token_count, c->shared * page_tokens + tail_tokens);
+	if (!c->private_only &&
+	    !unsealed_copy(core, parent, child, known - c->shared * page_tokens))
 		c->private_only = true;
-	c->token_count = p->token_count;
+	c->token_count = known;
 }
 
 static int check_tail(struct core *core, const struct call *call, uint32_t parent)
@@ -69,7 +72,7 @@ static int make_child(struct core *core, struct call *call, uint32_t parent, uin
 	if (rc != 0)
 		return rc;
 	uint32_t child = lease_new(core, call->session, format);
-	share(core, parent, child);
+	share(core, parent, child, req->m);
 	core->leases[child].blocks = (uint32_t)blocks;
 	rc = lease_enter(core, child, call->session);
 	ASSERT(rc == 0);

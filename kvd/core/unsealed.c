@@ -81,22 +81,26 @@ void unsealed_next(struct core *core, uint32_t lease)
 	l->open_extras = CORE_NONE;
 }
 
-bool unsealed_copy(struct core *core, uint32_t from, uint32_t to)
+bool unsealed_copy(struct core *core, uint32_t from, uint32_t to, uint32_t count)
 {
 	const struct lease *f = &core->leases[from];
 	struct lease *t = &core->leases[to];
+	uint32_t extras = 0;
 
-	if (f->open_count == 0)
+	if (count == 0)
 		return true;
-	if (unsealed_fill(core, to, arena_words(core, f->open_tokens), f->open_count) == 0)
+	if (unsealed_fill(core, to, arena_words(core, f->open_tokens), count) < count)
 		return false;
-	if (f->open_extra_count == 0)
+	while (extras < f->open_extra_count &&
+	       arena_words(core, f->open_extras)[extras * INDEX_EXTRA_WORDS] < count)
+		extras++;
+	if (extras == 0)
 		return true;
-	t->open_extras = arena_alloc(core, f->open_extra_count * INDEX_EXTRA_WORDS);
+	t->open_extras = arena_alloc(core, extras * INDEX_EXTRA_WORDS);
 	if (t->open_extras == CORE_NONE)
 		return false;
 	memcpy(arena_words(core, t->open_extras), arena_words(core, f->open_extras),
-	       f->open_extra_count * INDEX_EXTRA_WORDS * sizeof(uint32_t));
-	t->open_extra_count = f->open_extra_count;
+	       extras * INDEX_EXTRA_WORDS * sizeof(uint32_t));
+	t->open_extra_count = extras;
 	return true;
 }

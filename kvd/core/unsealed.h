@@ -19,7 +19,8 @@ uint32_t unsealed_fill(struct core *core, uint32_t lease, const uint32_t *tokens
 bool unsealed_key(const struct core *core, uint32_t lease, uint32_t valid, struct index_key *out);
 /* The open block has become a node, or never will. */
 void unsealed_next(struct core *core, uint32_t lease);
-/* The child of a FORK starts with the parent's open block. False: no room. */
-bool unsealed_copy(struct core *core, uint32_t from, uint32_t to);
+/* The child of a FORK starts with the first `count` tokens of the parent's open block. False: no
+ * room. */
+bool unsealed_copy(struct core *core, uint32_t from, uint32_t to, uint32_t count);
 
 #endif
