@@ -272,7 +272,7 @@ static void act_lease_fork(struct sim *sim, int index)
 	req.arg32 = random_below(&sim->random, 2);
 	req.out_bytes = SIM_OUT_MAX;
 	child->parent = index;
-	child->known_tokens = lease->known_tokens;
+	child->known_tokens = BITS_MIN(lease->known_tokens, b * page_tokens + req.m);
 	child->granted_blocks = b + req.arg32 + (req.m > 0);
 	if (random_percent(&sim->random, 50))
 		prompt_diverge(sim, &child->seq,
