@@ -139,6 +139,9 @@ static void client_extended(struct sim *sim, const struct sim_pending *p, const 
 	if (rep->result != 0)
 		return;
 	lease->known_tokens = BITS_MAX(lease->known_tokens, p->tokens_after);
+	/* As libkvd does: the tail belonged to the block that was next. */
+	if (rep->at.build_from != lease->build_from)
+		lease->tail_tokens = 0;
 	lease->build_from = rep->at.build_from;
 	if (p->req.flags) {
 		lease->event_seq_seen = rep->at.event_seq;
