@@ -198,10 +198,11 @@ static void cmd_doctor_daemon(struct doctor *d)
 
 static int cmd_doctor_run(struct kvctl *k, int argc, char **argv)
 {
-	struct doctor d = {.k = k, .rows = json_array()};
+	struct doctor d = {.k = k};
 
 	if (args_read(&cmd_doctor, argc, argv, NULL) != 0)
 		return EXIT_USAGE;
+	d.rows = json_array();
 	cmd_doctor_kernel(&d);
 	cmd_doctor_memfd(&d);
 	cmd_doctor_limits(&d);
