@@ -3,7 +3,9 @@
  * The forward pass against float32 logits of an independent implementation, over the real model.
  * Weights and activations here are bf16, so the two differ; how much is a KL divergence per
  * position, over the stored events (see make_logits.py), and its mean has a limit. The likeliest
- * token must be the same wherever the reference is not close to a tie.
+ * token must be the same wherever the reference is not close to a tie: on the processors that the
+ * limit of 0.1 was met on. The other tables round in other orders and may differ at a few
+ * positions, as bf16 does anywhere (README.md has what torch gives); how many is limited too.
  */
 #include "engine/forward.h"
 #include "engine/model/gguf.h"
@@ -17,6 +19,9 @@
 
 #define MEAN_KL_MAX 2e-3
 #define MARGIN_MIN 0.1f
+#define MARGIN_NEVER 0.25f
+#define STRICT_KERNELS "cpu-amx-bf16"
+#define WRONG_PERMILLE_MAX 2u /* of the positions, with other kernels than the strict ones */
 #define PAGE_TOKENS 64u
 #define CHUNK 128u
 #define FILE_BYTES_MAX (16u << 20)
@@ -219,8 +224,9 @@ static int ascending(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-static void report_and_judge(struct totals *t)
+static void report_and_judge(struct totals *t, const char *kernels)
 {
+	bool strict = strcmp(kernels, STRICT_KERNELS) == 0;
 	double sum = 0;
 
 	assert_in_range(t->positions, 2000, POSITIONS_MAX);
@@ -234,7 +240,8 @@ static void report_and_judge(struct totals *t)
 	       t->kl[t->positions - 1], 100.0 * t->top_same / t->positions, (double)t->margin_max,
 	       (double)MARGIN_MIN, t->top_wrong);
 	assert_true(mean <= MEAN_KL_MAX);
-	assert_int_equal(t->top_wrong, 0);
+	assert_true(t->top_wrong <= (strict ? 0 : t->positions * WRONG_PERMILLE_MAX / 1000));
+	assert_true(t->margin_max <= MARGIN_NEVER);
 }
 
 static void logits_are_close_to_float32(void **state)
@@ -252,7 +259,7 @@ static void logits_are_close_to_float32(void **state)
 	for (uint32_t i = 0; i < w.ref.sequences; i++)
 		run_sequence(&w);
 	assert_int_equal(bytes_left(&w.ref.in), 0);
-	report_and_judge(&w.totals);
+	report_and_judge(&w.totals, w.model->ops->name);
 	forward_free(w.forward);
 	model_free(w.model);
 	free(w.is_top);
