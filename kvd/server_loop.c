@@ -155,12 +155,13 @@ static bool server_loop_unanswered(const struct server *s)
 	return false;
 }
 
-static void server_loop_stalled(struct server *s, struct kvd_status *f)
+static void server_loop_stalled(struct server *s)
 {
-	for (uint32_t i = 0; i < BITS_MIN(f->session_count, KVD_STATUS_SESSIONS); i++) {
-		uint32_t session = f->sessions[i].session;
-		struct peer *p = session < SERVER_SESSIONS_MAX ? s->by_session[session] : NULL;
-		f->sessions[i].stalled = p && peer_stalled(p, s->now_ns);
+	LIST_FOR_EACH (l, &s->peers) {
+		struct peer *p = CONTAINER_OF(l, struct peer, link);
+		if (p->session >= 0)
+			core_session_stalled(s->core, (uint32_t)p->session,
+					     peer_stalled(p, s->now_ns));
 	}
 }
 
@@ -173,6 +174,7 @@ static void server_loop_status(struct server *s)
 		return;
 	s->changed = false;
 	s->status_ns = s->now_ns;
+	server_loop_stalled(s);
 	core_status(s->core, f);
 	f->nonce = s->nonce;
 	f->start_ns = s->start_ns;
@@ -181,7 +183,6 @@ static void server_loop_status(struct server *s)
 	snprintf(f->device_memory, sizeof(f->device_memory), "%s", s->options->device_memory);
 	f->loop_p50_ns = turns_quantile_ns(&s->turns, 500);
 	f->loop_p99_ns = turns_quantile_ns(&s->turns, 990);
-	server_loop_stalled(s, f);
 	status_file_write(&s->status, f);
 }
 

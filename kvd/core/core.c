@@ -285,6 +285,12 @@ void core_process_dead(struct core *core, uint64_t process, uint64_t now_ns)
 	process_quiet(core, process, true);
 }
 
+void core_session_stalled(struct core *core, uint32_t session, bool stalled)
+{
+	if (session_valid(core, session))
+		core->sessions[session].stalled = stalled;
+}
+
 int core_slab_imported(struct core *core, uint32_t session, uint32_t slab)
 {
 	return session_valid(core, session) ? turnover_import(core, session, slab) : -ENOENT;

@@ -143,6 +143,8 @@ enum core_session_end {
  */
 void core_session_close(struct core *core, uint32_t session, enum core_session_end how,
 			uint64_t now_ns);
+/* What only the shell sees, for LIST and the status: the client leaves something unread. */
+void core_session_stalled(struct core *core, uint32_t session, bool stalled);
 bool core_session_busy(const struct core *core, uint32_t session);
 /* The process is proven dead: nothing of it can write any more. */
 void core_process_dead(struct core *core, uint64_t process, uint64_t now_ns);

@@ -33,6 +33,7 @@ void list_session(const struct core *core, uint32_t session, struct kvd_session_
 		.open_pages = s->open_pages,
 		.pinned_pages = s->pinned_pages + s->private_pages,
 		.waiting_requests = s->waiting,
+		.stalled = s->stalled,
 		.magazine_pages = g->magazine.count,
 		.group = g->id,
 	};

@@ -195,6 +195,7 @@ struct session {
 	bool open;
 	bool closing; /* its leases are being released */
 	bool admin;
+	bool stalled; /* says the shell */
 	uint32_t space;
 	uint32_t group;
 	uint32_t process;

@@ -234,6 +234,39 @@ static void test_sessions(void **state)
 	contains(out, "STALLED");
 }
 
+static uint64_t figure_stalled(const struct kvd_status *s)
+{
+	return s->sessions[0].stalled;
+}
+
+static uint64_t figure_waiting(const struct kvd_status *s)
+{
+	return s->waiting_requests;
+}
+
+/* It is stopped while it waits for a reply, which comes: seen by the status and by the list. */
+static void test_stalled(void **state)
+{
+	struct harness_client b;
+
+	start_with_a_lease((const char *[]){"--session-share=90", NULL});
+	harness_client(&b, &kvd, NULL, NULL);
+	OK(&b, "acquire big 2:56000");
+	harness_send(&a, "acquire z 3:16000 1 60000");
+	harness_wait_figure(&kvd, figure_waiting, 1);
+	kill(a.pid, SIGSTOP);
+	OK(&b, "release big");
+	harness_wait_figure(&kvd, figure_stalled, 1);
+	json_t *j = parsed("sessions --json");
+	assert_int_equal(number(json_array_get(j, 0), "stalled"), 1);
+	json_decref(j);
+	kill(a.pid, SIGCONT);
+	harness_answer(&a);
+	assert_true(harness_is(&a, "ok"));
+	harness_wait_figure(&kvd, figure_stalled, 0);
+	harness_client_bye(&b);
+}
+
 static void test_prefixes(void **state)
 {
 	start_with_a_lease(NULL);
@@ -633,7 +666,7 @@ static void test_not_an_admin(void **state)
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-TEST_MAIN(kvctl, TEST(test_status), TEST(test_sessions), TEST(test_prefixes),
+TEST_MAIN(kvctl, TEST(test_status), TEST(test_sessions), TEST(test_stalled), TEST(test_prefixes),
 	  TEST(test_many_prefixes), TEST(test_slabs_formats_spaces), TEST(test_metrics),
 	  TEST(test_metrics_listen), TEST(test_top), TEST(test_doctor),
 	  TEST(test_check_evict_drain), TEST(test_evict_everything), TEST(test_why),
