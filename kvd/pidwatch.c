@@ -74,6 +74,16 @@ static int pidwatch_new(struct server *s, const struct sock_peer *peer, struct p
 	return 0;
 }
 
+/* One user gets at most half of the records: they last until its processes have died. */
+static bool pidwatch_room(struct server *s, uint32_t uid)
+{
+	uint32_t same = 0;
+
+	LIST_FOR_EACH (l, &s->processes)
+		same += CONTAINER_OF(l, struct pidwatch, link)->uid == uid;
+	return s->process_count < SERVER_PROCESSES_MAX && same < SERVER_PROCESSES_MAX / 2;
+}
+
 int pidwatch_join(struct server *s, struct sock_peer *peer, struct pidwatch **out)
 {
 	struct pidwatch *p = pidwatch_find(s, peer->identity);
@@ -81,7 +91,7 @@ int pidwatch_join(struct server *s, struct sock_peer *peer, struct pidwatch **ou
 
 	if (p)
 		close(peer->pidfd);
-	else if (s->process_count >= SERVER_PROCESSES_MAX)
+	else if (!pidwatch_room(s, peer->uid))
 		r = -EUSERS;
 	else
 		r = pidwatch_new(s, peer, &p);
