@@ -177,8 +177,7 @@ int acquire_run(struct core *core, struct call *call)
 	rc = admit_check(core, call, req->format, blocks - l->build_from);
 	if (rc == 0)
 		return admitted(core, call, lease, &prompt, tail_tokens);
-	follow_give_up(core, lease, l->ready);
-	lease_free(core, lease);
+	lease_abandon(core, lease);
 	return rc;
 }
 

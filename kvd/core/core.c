@@ -336,7 +336,7 @@ void core_time(struct core *core, uint64_t now_ns)
 bool core_busy(const struct core *core)
 {
 	return core->dying_head != CORE_NONE || group_busy(core) || turnover_busy(core) ||
-	       (core->retry && core->waiter_count > 0);
+	       wait_busy(core);
 }
 
 uint64_t core_deadline_ns(const struct core *core)

@@ -319,6 +319,22 @@ void lease_free(struct core *core, uint32_t lease)
 	lease_settle(core);
 }
 
+void lease_abandon(struct core *core, uint32_t lease)
+{
+	struct lease *l = &core->leases[lease];
+	uint32_t budget = core->budget;
+	bool retry = core->retry;
+
+	core->budget = UINT32_MAX;
+	follow_give_up(core, lease, l->ready);
+	lease_drop_tail(core, lease);
+	drop_path(core, l);
+	core->sessions[l->session].ending++;
+	finish(core, lease);
+	core->budget = budget;
+	core->retry = retry;
+}
+
 void lease_end(struct core *core, uint32_t lease)
 {
 	struct lease *l = &core->leases[lease];

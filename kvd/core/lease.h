@@ -25,7 +25,12 @@ uint64_t lease_id(const struct core *core, uint32_t lease);
 int lease_find(const struct core *core, uint32_t session, uint64_t id, uint32_t *out_lease);
 
 /*
- * Ends a lease that is not in a row any more, or was never: at once as far as the budget goes, the
+ * Undoes a lease that was not admitted, within the step and whatever its size: what it had pinned
+ * is as it was, so nobody who waits is woken by it.
+ */
+void lease_abandon(struct core *core, uint32_t lease);
+/*
+ * Ends a lease that is not in a row any more: at once as far as the budget goes, the
  * rest in lease_settle(). With forks it stays as their parent.
  */
 void lease_free(struct core *core, uint32_t lease);

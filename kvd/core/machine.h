@@ -356,6 +356,8 @@ struct core {
 	uint32_t waiter_count;
 	uint32_t turner;       /* the waiter that slabs are turned over for, or CORE_NONE */
 	uint64_t turner_bytes; /* that it needs of what comes free */
+	uint32_t wait_round;   /* wait.c: the class that a round tries, 0: there is no round */
+	uint32_t wait_next;    /* the waiter that the round tries next */
 	uint32_t turner_space;
 	uint32_t turner_geometry;
 	struct node *nodes; /* the first formats_max are the roots */

@@ -8,6 +8,9 @@
  * those wait for is held by these. Who waits for his own session's or group's limit is in nobody's
  * way. Deadlines end all waiting, but not while a slab is being made for the request.
  *
+ * Requests are tried in rounds, and a round is a cursor: what one step cannot pay for is tried in
+ * the next, and memory that comes free meanwhile is another round's.
+ *
  * Invariants: each request here is answered exactly once, unless its session ends. The core's
  * thread only.
  */
@@ -21,8 +24,11 @@
 #include <base/units.h>
 #include <errno.h>
 
+enum { ROUND_NONE, ROUND_RUNNING, ROUND_NEW };
+
 void wait_init(struct core *core)
 {
+	core->wait_next = CORE_NONE;
 	core->waiter_head = core->waiter_tail = core->waiter_free = core->turner = CORE_NONE;
 	for (uint32_t i = core->waiters_max; i-- > 0;) {
 		core->waiters[i].next = core->waiter_free;
@@ -97,6 +103,8 @@ static void forget(struct core *core, uint32_t i)
 	struct waiter *w = &core->waiters[i];
 
 	stop_turning(core, i);
+	if (core->wait_next == i)
+		core->wait_next = w->next;
 	if (w->prev != CORE_NONE)
 		core->waiters[w->prev].next = w->next;
 	else
@@ -164,6 +172,15 @@ static bool deadline_counts(const struct core *core, const struct waiter *w)
 	return !w->for_slab || core->making_count == 0;
 }
 
+/* An attempt looks at each block of its request. */
+static void pay(struct core *core, const struct kvd_req *req)
+{
+	uint64_t cost = 1 + (req->op == KVD_OP_ACQUIRE ? (uint64_t)req->n / 16 + req->arg32
+						       : (uint64_t)req->n + req->m);
+
+	core->budget -= (uint32_t)BITS_MIN(cost, (uint64_t)core->budget);
+}
+
 /*
  * One more attempt; `behind`: an older one could not be admitted, so this one gets no memory.
  * True: it was answered, and the record is free.
@@ -178,6 +195,7 @@ static bool attempt(struct core *core, uint32_t i, bool behind)
 
 	for (uint32_t b = 0; b < CORE_RANDOM_BYTES; b++)
 		random[b] = w->random[b];
+	pay(core, &req);
 	int result = call_run(core, &call);
 	if (result != KVD_FULL) {
 		forget(core, i);
@@ -201,37 +219,57 @@ static bool attempt(struct core *core, uint32_t i, bool behind)
 	return true;
 }
 
-/* One round over the requests of a class. */
-static void try_class(struct core *core, bool runs)
+/* Tries the request, unless it is of the other class or behind one that gets nothing. */
+static void visit(struct core *core, uint32_t i)
 {
-	uint32_t next;
+	struct waiter *w = &core->waiters[i];
+	struct space *space = &core->spaces[core->sessions[w->session].space];
+	bool due = w->deadline_ns <= core->now_ns && deadline_counts(core, w);
 
-	for (uint32_t i = core->waiter_head; i != CORE_NONE && core->budget > 0; i = next) {
-		struct waiter *w = &core->waiters[i];
-		struct space *space = &core->spaces[core->sessions[w->session].space];
-		bool due = w->deadline_ns <= core->now_ns && deadline_counts(core, w);
-		next = w->next;
-		if (runs_already(w) != runs || (space->blocked && !due))
-			continue;
-		if (!attempt(core, i, space->blocked) && !w->own_limit)
-			space->blocked = true;
+	if (runs_already(w) != (core->wait_round == ROUND_RUNNING) || (space->blocked && !due))
+		return;
+	if (!attempt(core, i, space->blocked) && !w->own_limit)
+		space->blocked = true;
+}
+
+static void begin_round(struct core *core)
+{
+	core->retry = false;
+	for (uint32_t s = 0; s < core->space_count; s++)
+		core->spaces[s].blocked = false;
+	core->wait_round = ROUND_RUNNING;
+	core->wait_next = core->waiter_head;
+}
+
+static void continue_round(struct core *core)
+{
+	while (core->wait_round != ROUND_NONE && core->budget > 0) {
+		uint32_t i = core->wait_next;
+		if (i != CORE_NONE) {
+			core->wait_next = core->waiters[i].next;
+			core->budget--;
+			visit(core, i);
+		} else if (core->wait_round == ROUND_RUNNING) {
+			core->wait_round = ROUND_NEW;
+			core->wait_next = core->waiter_head;
+		} else {
+			core->wait_round = ROUND_NONE;
+		}
 	}
 }
 
 void wait_time(struct core *core)
 {
-	bool due = wait_deadline_ns(core) <= core->now_ns;
-
-	if (core->waiter_count == 0)
-		core->retry = false;
-	if (!core->retry && !due)
-		return;
-	core->retry = false;
-	for (uint32_t s = 0; s < core->space_count; s++)
-		core->spaces[s].blocked = false;
-	try_class(core, true);
-	try_class(core, false);
+	if (core->wait_round == ROUND_NONE && core->waiter_count > 0 &&
+	    (core->retry || wait_deadline_ns(core) <= core->now_ns))
+		begin_round(core);
+	continue_round(core);
 	core->retry = core->retry && core->waiter_count > 0;
+}
+
+bool wait_busy(const struct core *core)
+{
+	return core->wait_round != ROUND_NONE || (core->retry && core->waiter_count > 0);
 }
 
 uint64_t wait_deadline_ns(const struct core *core)

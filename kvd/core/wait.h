@@ -14,8 +14,12 @@ int wait_cancel(struct core *core, uint32_t session, uint32_t tag);
 void wait_drop_session(struct core *core, uint32_t session);
 /* Nobody is let in any more: waiting ACQUIREs are answered. */
 void wait_drain(struct core *core);
-/* Ends requests whose deadline has passed, and tries all others if memory came free. */
+/*
+ * Ends requests whose deadline has passed, and tries all others if memory came free: as far as the
+ * budget goes, the next call goes on.
+ */
 void wait_time(struct core *core);
+bool wait_busy(const struct core *core);
 uint64_t wait_deadline_ns(const struct core *core);
 
 #endif

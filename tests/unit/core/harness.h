@@ -11,7 +11,7 @@
 #include "tests/test.h"
 
 #define HARNESS_PAGE_BYTES 4096u
-#define HARNESS_TOKENS_MAX 8192u
+#define HARNESS_TOKENS_MAX 131072u
 #define HARNESS_ORDERS_MAX 64u
 #define HARNESS_ROWS_MAX 64u
 #define HARNESS_REPLIES_MAX 64u

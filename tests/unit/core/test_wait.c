@@ -200,9 +200,56 @@ static void drain_lets_nobody_in(void **state)
 	harness_free(h);
 }
 
+/* A step whose budget was all spent on freeing memory leaves the waiting to the next one. */
+static void spent_budget_loses_no_waiter(void **state)
+{
+	struct harness *h = harness_new(2 * CORE_STEP_MAX, CORE_STEP_MAX);
+	uint32_t s = harness_session(h, 0, 0, 0);
+	uint32_t f = harness_format(h, s, 1, 16, 1, HARNESS_PAGE_BYTES);
+	struct kvd_req all = acquire_req(f, 16, 0);
+
+	all.flags = KVD_ACQUIRE_NO_HIT;
+	all.arg32 = 2 * CORE_STEP_MAX - 1;
+	harness_tokens(1, 256, tokens);
+	uint64_t lease = harness_call(h, s, all, tokens)->rep.lease;
+	uint32_t tag = harness_send(h, s, acquire_req(f, 16, 1000), tokens);
+	assert_false(came(h, tag));
+	harness_release(h, s, lease);
+	assert_int_equal(result(h, tag), 0);
+	harness_free(h);
+}
+
+/* What a failed attempt had pinned and let go again is no memory that came free. */
+static void failed_attempt_wakes_nobody(void **state)
+{
+	enum { BLOCKS = 5001 };
+	static uint32_t prompt[(BLOCKS + 3000) * 16];
+	struct core_config config = harness_config(8192, 1024);
+
+	config.nodes_max = 16384;
+	struct harness *h = harness_with(&config);
+	uint32_t s = harness_session(h, 0, 0, 0);
+	uint32_t f = harness_format(h, s, 1, 16, 1, HARNESS_PAGE_BYTES);
+	harness_tokens(1, ARRAY_LEN(prompt), prompt);
+	for (uint32_t blocks = BLOCKS / 3; blocks <= BLOCKS; blocks += BLOCKS / 3)
+		harness_cache(h, s, f, prompt, blocks * 16);
+	struct kvd_req rest = acquire_req(f, 16, 0);
+	rest.flags = KVD_ACQUIRE_NO_HIT;
+	rest.arg32 = 3000;
+	uint64_t lease = harness_call(h, s, rest, tokens)->rep.lease;
+	uint32_t tag = harness_send(h, s, acquire_req(f, (BLOCKS + 3000) * 16, 1000), prompt);
+	assert_false(came(h, tag));
+	harness_release(h, s, lease);
+	assert_int_equal(result(h, tag), 0);
+	struct kvd_rep rep = h->replies[tag % HARNESS_REPLIES_MAX].rep;
+	assert_int_equal(rep.at.cached_tokens, BLOCKS * 16);
+	harness_free(h);
+}
+
 TEST_MAIN(wait, cmocka_unit_test(refusal_has_the_numbers),
 	  cmocka_unit_test(first_come_first_served), cmocka_unit_test(own_limit_blocks_nobody),
 	  cmocka_unit_test(deadline_cancel_and_busy), cmocka_unit_test(running_sequences_go_first),
 	  cmocka_unit_test(slab_is_waited_for_whatever_the_deadline),
 	  cmocka_unit_test(pool_shrinks_when_a_slab_cannot_be_made),
-	  cmocka_unit_test(drain_lets_nobody_in))
+	  cmocka_unit_test(drain_lets_nobody_in), cmocka_unit_test(spent_budget_loses_no_waiter),
+	  cmocka_unit_test(failed_attempt_wakes_nobody))
