@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pages of a lease by block. The lists `own` and `private_pages` are in order of block and part,
- * and work goes through a sequence in order, so what is looked for is near the head.
+ * and work goes through a sequence in order, so what is looked for is near what was found last.
  *
  * Invariants: an open page in `own` carries the lease's tag and its block; all parts of a block are
  * there or none. What a lease has of its own for a block is what its client is told, even where a
@@ -39,27 +39,15 @@ void block_take(struct core *core, uint32_t lease, uint32_t block)
 	admit_taken(core, lease);
 }
 
-/* The first page of the list that belongs to the block, or CORE_NONE. */
-static uint32_t find(const struct core *core, const struct page_list *list, uint32_t block)
-{
-	uint32_t page = list->head;
-
-	if (list->tail == CORE_NONE || core->pages[list->tail].block < block)
-		return CORE_NONE;
-	while (page != CORE_NONE && core->pages[page].block < block)
-		page = core->pages[page].next;
-	return page != CORE_NONE && core->pages[page].block == block ? page : CORE_NONE;
-}
-
 bool block_owned(const struct core *core, uint32_t lease, uint32_t block)
 {
-	return find(core, &core->leases[lease].own, block) != CORE_NONE;
+	return pool_list_find(core, &core->leases[lease].own, block) != CORE_NONE;
 }
 
 bool block_matches(const struct core *core, uint32_t lease, uint32_t block,
 		   const struct kvd_handle *handles)
 {
-	uint32_t page = find(core, &core->leases[lease].own, block);
+	uint32_t page = pool_list_find(core, &core->leases[lease].own, block);
 	uint32_t part = 0;
 
 	for (; page != CORE_NONE && core->pages[page].block == block;
@@ -73,7 +61,7 @@ bool block_matches(const struct core *core, uint32_t lease, uint32_t block,
 bool block_pull(struct core *core, uint32_t lease, uint32_t block, uint32_t *out_pages)
 {
 	struct lease *l = &core->leases[lease];
-	uint32_t page = find(core, &l->own, block);
+	uint32_t page = pool_list_find(core, &l->own, block);
 
 	if (page == CORE_NONE)
 		return false;
@@ -101,7 +89,7 @@ void block_keep(struct core *core, uint32_t lease, uint32_t block, const uint32_
 
 bool block_hidden(const struct core *core, uint32_t lease, uint32_t block)
 {
-	uint32_t page = find(core, &core->leases[lease].own, block);
+	uint32_t page = pool_list_find(core, &core->leases[lease].own, block);
 
 	return page != CORE_NONE && !core->pages[page].shown;
 }
@@ -122,7 +110,7 @@ void block_count_kept(struct core *core, uint32_t lease)
 	uint32_t block = BITS_MAX(core->nodes[l->last].depth, l->shared) + l->kept;
 	uint32_t page;
 
-	while ((page = find(core, &l->private_pages, block)) != CORE_NONE) {
+	while ((page = pool_list_find(core, &l->private_pages, block)) != CORE_NONE) {
 		l->kept++;
 		block++;
 	}

@@ -29,6 +29,10 @@ static void check_list(struct check *c, const struct page_list *list, enum page_
 	}
 	CHECK(c, count == list->count, "lease %u: list %u of %u pages, counted %u", lease, id,
 	      list->count, count);
+	CHECK(c,
+	      list->finger == CORE_NONE || (core->pages[list->finger].list == id &&
+					    core->pages[list->finger].lease == lease),
+	      "lease %u: list %u has its finger on page %u", lease, id, list->finger);
 }
 
 static void check_path(struct check *c, uint32_t i)
@@ -45,6 +49,8 @@ static void check_path(struct check *c, uint32_t i)
 		return;
 	uint32_t ready = unsealed == CORE_NONE ? depth : core->nodes[unsealed].depth - 1;
 	CHECK(c, l->ready == ready, "lease %u: ready %u, counted %u", i, l->ready, ready);
+	CHECK(c, unsealed == CORE_NONE || l->edge == unsealed, "lease %u: edge %u, should be %u", i,
+	      l->edge, unsealed);
 	bool waits = unsealed != CORE_NONE && core->nodes[unsealed].builder != i;
 	CHECK(c, l->waits_at == (waits ? unsealed : CORE_NONE), "lease %u waits at %u, not %u", i,
 	      l->waits_at, waits ? unsealed : CORE_NONE);

@@ -42,21 +42,39 @@ static void wait_at(struct core *core, uint32_t lease, uint32_t node)
 	n->waiters = lease;
 }
 
-/* The shallowest unsealed node of the path, or CORE_NONE. */
-static uint32_t first_unsealed(const struct core *core, uint32_t lease)
+static uint32_t search_edge(const struct core *core, const struct lease *l)
 {
 	uint32_t found = CORE_NONE;
 
-	for (uint32_t n = core->leases[lease].last; core->nodes[n].state == NODE_BUILDING;
-	     n = core->nodes[n].parent)
+	for (uint32_t n = l->last; core->nodes[n].state == NODE_BUILDING; n = core->nodes[n].parent)
 		found = n;
 	return found;
+}
+
+/*
+ * Brings l->edge up to date: the shallowest unsealed node of the path, or CORE_NONE. Where the path
+ * does not fork, the next one is the only child: a long path is not searched for each block.
+ */
+static uint32_t find_edge(const struct core *core, struct lease *l)
+{
+	const struct node *nodes = core->nodes;
+
+	if (l->edge == CORE_NONE)
+		return l->edge = search_edge(core, l);
+	while (nodes[l->edge].state == NODE_SEALED) {
+		if (l->edge == l->last)
+			return l->edge = CORE_NONE;
+		if (nodes[l->edge].child_count != 1)
+			return l->edge = search_edge(core, l);
+		l->edge = nodes[l->edge].first_child;
+	}
+	return l->edge;
 }
 
 void follow_advance(struct core *core, uint32_t lease)
 {
 	struct lease *l = &core->leases[lease];
-	uint32_t node = first_unsealed(core, lease);
+	uint32_t node = find_edge(core, l);
 
 	stop_waiting(core, lease);
 	l->ready = node == CORE_NONE ? core->nodes[l->last].depth : core->nodes[node].depth - 1;
@@ -103,19 +121,29 @@ static bool can_inherit(const struct core *core, const struct lease *l, uint32_t
 	       node_at_depth(core, l->last, core->nodes[node].depth) == node;
 }
 
+static uint32_t better_heir(const struct core *core, uint32_t best, uint32_t lease, uint32_t node)
+{
+	const struct lease *l = &core->leases[lease];
+
+	if (!can_inherit(core, l, node))
+		return best;
+	const struct lease *b = &core->leases[best == CORE_NONE ? lease : best];
+	bool better = l->life < b->life || (l->life == b->life && l->seq < b->seq);
+	return best == CORE_NONE || better ? lease : best;
+}
+
+/* Whose path runs through the node either waits at its first unsealed ancestor or builds that. */
 static uint32_t find_heir(const struct core *core, uint32_t node)
 {
+	uint32_t first = node;
 	uint32_t best = CORE_NONE;
 
-	for (uint32_t i = 0; i < core->cfg.leases_max; i++) {
-		const struct lease *l = &core->leases[i];
-		if (!can_inherit(core, l, node))
-			continue;
-		const struct lease *b = &core->leases[best == CORE_NONE ? i : best];
-		if (best == CORE_NONE || l->life < b->life ||
-		    (l->life == b->life && l->seq < b->seq))
-			best = i;
-	}
+	while (core->nodes[core->nodes[first].parent].state == NODE_BUILDING)
+		first = core->nodes[first].parent;
+	if (core->nodes[first].builder != CORE_NONE)
+		best = better_heir(core, best, core->nodes[first].builder, node);
+	for (uint32_t l = core->nodes[first].waiters; l != CORE_NONE; l = core->leases[l].wait_next)
+		best = better_heir(core, best, l, node);
 	return best;
 }
 
@@ -184,6 +212,7 @@ void follow_give_up(struct core *core, uint32_t lease, uint32_t depth)
 	uint32_t orphan = CORE_NONE;
 
 	stop_waiting(core, lease);
+	l->edge = CORE_NONE;
 	while (core->nodes[l->last].state == NODE_BUILDING && core->nodes[l->last].depth > depth) {
 		uint32_t node = l->last;
 		struct node *n = &core->nodes[node];

@@ -16,7 +16,7 @@ static bool follows_own(const struct core *core, const struct lease *l)
 {
 	if (l->ready >= core->nodes[l->last].depth)
 		return false;
-	uint32_t builder = core->nodes[node_at_depth(core, l->last, l->ready + 1)].builder;
+	uint32_t builder = core->nodes[l->edge].builder;
 	return builder != CORE_NONE && core->leases[builder].session == l->session;
 }
 

@@ -47,6 +47,7 @@ uint32_t lease_new(struct core *core, uint32_t session, uint32_t format)
 		.format = format,
 		.seq = ++core->lease_seq,
 		.last = format,
+		.edge = CORE_NONE,
 		.open_tokens = CORE_NONE,
 		.open_extras = CORE_NONE,
 		.tail = CORE_NONE,

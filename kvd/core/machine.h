@@ -38,6 +38,7 @@ struct page_list {
 	uint32_t head;
 	uint32_t tail;
 	uint32_t count;
+	uint32_t finger; /* of a list in order: where the last search ended; any page, or none */
 };
 
 /* pool.c: generation, slab, links. copy.c: node, next_part. lease.c: lease, block. */
@@ -243,6 +244,7 @@ struct lease {
 	uint32_t format;
 	uint64_t seq;  /* age: the oldest is the heir */
 	uint32_t last; /* deepest node of the path */
+	uint32_t edge; /* follow.c: the shallowest unsealed node of the path; CORE_NONE: none */
 	uint32_t ready;
 	uint32_t blocks;      /* that have, or are to have, a page */
 	uint32_t kept;	      /* private sealed blocks that follow the path without a gap */

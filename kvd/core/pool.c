@@ -13,7 +13,7 @@
 
 void pool_list_init(struct page_list *list)
 {
-	*list = (struct page_list){.head = CORE_NONE, .tail = CORE_NONE};
+	*list = (struct page_list){.head = CORE_NONE, .tail = CORE_NONE, .finger = CORE_NONE};
 }
 
 /* Links the page behind `after`; CORE_NONE: at the head. */
@@ -47,16 +47,46 @@ static bool comes_after(const struct page *a, const struct page *b)
 	return a->block > b->block || (a->block == b->block && a->part > b->part);
 }
 
+/*
+ * The last page of the list that does not come after `place`, or CORE_NONE: looked for from where
+ * the last search ended.
+ */
+static uint32_t last_before(const struct core *core, struct page_list *list,
+			    const struct page *place)
+{
+	const struct page *pages = core->pages;
+	uint32_t at = list->tail;
+
+	if (at == CORE_NONE || !comes_after(&pages[at], place))
+		return at;
+	if (list->finger != CORE_NONE)
+		at = list->finger;
+	while (at != CORE_NONE && comes_after(&pages[at], place))
+		at = pages[at].prev;
+	uint32_t next = at == CORE_NONE ? list->head : pages[at].next;
+	while (!comes_after(&pages[next], place)) {
+		at = next;
+		next = pages[at].next;
+	}
+	list->finger = at == CORE_NONE ? list->head : at;
+	return at;
+}
+
 void pool_list_insert(struct core *core, struct page_list *list, uint32_t page,
 		      enum page_list_id id)
 {
-	uint32_t after = list->tail;
-
 	ASSERT_DEBUG(core->pages[page].list == PAGE_NOWHERE);
 	core->pages[page].list = (uint8_t)id;
-	while (after != CORE_NONE && comes_after(&core->pages[after], &core->pages[page]))
-		after = core->pages[after].prev;
-	insert_behind(core, list, page, after);
+	insert_behind(core, list, page, last_before(core, list, &core->pages[page]));
+}
+
+uint32_t pool_list_find(const struct core *core, struct page_list *list, uint32_t block)
+{
+	const struct page place = {.block = block};
+	uint32_t page = last_before(core, list, &place);
+
+	/* The parts of a block are all there, from 0 on. */
+	return page != CORE_NONE && core->pages[page].block == block ? page : CORE_NONE;
 }
 
 void pool_list_remove(struct core *core, struct page_list *list, uint32_t page)
@@ -71,6 +101,8 @@ void pool_list_remove(struct core *core, struct page_list *list, uint32_t page)
 		core->pages[p->next].prev = p->prev;
 	else
 		list->tail = p->prev;
+	if (list->finger == page)
+		list->finger = p->next != CORE_NONE ? p->next : p->prev;
 	p->prev = p->next = CORE_NONE;
 	p->list = PAGE_NOWHERE;
 	list->count--;

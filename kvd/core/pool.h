@@ -12,9 +12,11 @@
 void pool_list_init(struct page_list *list);
 void pool_list_append(struct core *core, struct page_list *list, uint32_t page,
 		      enum page_list_id id);
-/* Keeps the list in order of block, then part. Appending in order costs one comparison. */
+/* Keeps the list in order of block, then part. Going through it in order costs a step a page. */
 void pool_list_insert(struct core *core, struct page_list *list, uint32_t page,
 		      enum page_list_id id);
+/* The first page of the block in such a list, or CORE_NONE. */
+uint32_t pool_list_find(const struct core *core, struct page_list *list, uint32_t block);
 void pool_list_remove(struct core *core, struct page_list *list, uint32_t page);
 
 /* A page of the fullest slab that has a free one; the shelf must have one. It is in no list. */

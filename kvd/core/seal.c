@@ -109,9 +109,8 @@ static void publish(struct core *core, uint32_t lease, uint32_t node, const uint
 static bool seal_path(struct core *core, uint32_t lease, uint32_t block, const uint32_t *pages)
 {
 	struct lease *l = &core->leases[lease];
-	uint32_t node = node_at_depth(core, l->last, block + 1);
 
-	if (core->nodes[node].state == NODE_SEALED) {
+	if (block < l->ready) {
 		block_keep(core, lease, block, pages);
 		return true;
 	}
@@ -120,7 +119,8 @@ static bool seal_path(struct core *core, uint32_t lease, uint32_t block, const u
 		block_keep(core, lease, block, pages);
 		return false;
 	}
-	publish(core, lease, node, pages);
+	publish(core, lease, block == l->ready ? l->edge : node_at_depth(core, l->last, block + 1),
+		pages);
 	return true;
 }
 
