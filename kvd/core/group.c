@@ -5,7 +5,8 @@
  * Invariants: writers of a group are processes whose session in it broke and of which nothing is
  * proven yet. Pages are in quarantine while there are writers or ranks. The magazine of a group
  * that has ended stays as it is until the last rank has left, since any of them may still write
- * there. A group's record lives while anything refers to it. The core's thread only.
+ * there. A group's record lives while anything refers to it. Ids can be guessed, and a rank that
+ * breaks ends its group: only the user who made a group may join it. The core's thread only.
  */
 #include "kvd/core/group.h"
 
@@ -69,7 +70,7 @@ int group_join(struct core *core, uint64_t id, uint32_t space, uint32_t uid, uin
 		return group_new(core, space, uid, out_group);
 	for (uint32_t g = 0; g < core->groups_max; g++) {
 		struct group *group = &core->groups[g];
-		if (group->id != id || group->space != space || group->ended ||
+		if (group->id != id || group->space != space || group->uid != uid || group->ended ||
 		    group->sessions == 0)
 			continue;
 		group->sessions++;

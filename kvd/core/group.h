@@ -10,7 +10,7 @@
 
 #include "kvd/core/machine.h"
 
-/* The group of that id, 0: a new one. 0; -ENOENT: there is none to join here; -EUSERS. */
+/* The user's group of that id, 0: a new one. 0; -ENOENT: there is none to join here; -EUSERS. */
 int group_join(struct core *core, uint64_t id, uint32_t space, uint32_t uid, uint32_t *out_group);
 /* A rank broke, and `process` may still write. The leases of the others are revoked. */
 void group_break(struct core *core, uint32_t group, uint32_t process);

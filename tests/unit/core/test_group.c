@@ -99,6 +99,23 @@ static void death_of_a_rank_ends_the_group(void **state)
 	harness_free(h);
 }
 
+/* Ids are counted up: who guesses one could end a stranger's leases by his own death. */
+static void only_its_user_joins_a_group(void **state)
+{
+	struct harness *h = harness_new(16, 16);
+	struct core_session_args args = {.leases_max = 4, .process = 5, .uid = 1, .name = "a"};
+	int a = core_session_open(h->core, &args, h->now_ns);
+
+	args.group = core_session_group(h->core, (uint32_t)a);
+	args.process = 6;
+	args.uid = 2;
+	assert_int_equal(core_session_open(h->core, &args, h->now_ns), -ENOENT);
+	args.uid = 1;
+	assert_true(core_session_open(h->core, &args, h->now_ns) >= 0);
+	harness_free(h);
+}
+
 TEST_MAIN(group, cmocka_unit_test(open_pages_wait_for_proof),
 	  cmocka_unit_test(proof_may_come_first), cmocka_unit_test(quiesced_hello_frees),
-	  cmocka_unit_test(bye_frees_at_once), cmocka_unit_test(death_of_a_rank_ends_the_group))
+	  cmocka_unit_test(bye_frees_at_once), cmocka_unit_test(death_of_a_rank_ends_the_group),
+	  cmocka_unit_test(only_its_user_joins_a_group))
