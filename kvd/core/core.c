@@ -33,7 +33,6 @@
 #include <string.h>
 
 #define CORE_PROCESSES_PER_SESSION 4u
-#define CORE_WAITERS_PER_SESSION 128u
 #define CORE_HANDLES_SPARE 4096u
 #define CORE_FIRST_LINE 64u
 

@@ -21,6 +21,7 @@
 #define CORE_SECRET_BYTES 192u
 #define CORE_DESCRIPTION_BYTES 128u
 #define CORE_TAIL_CHILDREN 8u
+#define CORE_WAITERS_PER_SESSION 128u /* for each one, so that nobody can take those of others */
 
 /* Where a page record is linked; its state says less than that. */
 enum page_list_id {

@@ -43,7 +43,7 @@ static void fill(struct core *core, uint32_t session, const struct core_session_
 		.pid = args->pid,
 		.uid = args->uid,
 		.leases_max = BITS_MIN(BITS_MAX(args->leases_max, 1), core->rows_max),
-		.waiting_max = args->waiting_max,
+		.waiting_max = BITS_MIN(args->waiting_max, CORE_WAITERS_PER_SESSION),
 		.rows_used = 1,
 		.free_row = CORE_NONE,
 		.leases = CORE_NONE,

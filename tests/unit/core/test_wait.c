@@ -246,10 +246,30 @@ static void failed_attempt_wakes_nobody(void **state)
 	harness_free(h);
 }
 
+/* However many requests one session may have, there is room for those of all others. */
+static void nobody_takes_all_the_room(void **state)
+{
+	struct harness *h = harness_new(8, 4);
+	struct core_session_args args = {
+		.leases_max = 4, .waiting_max = 512, .process = 5, .name = "greedy"};
+	uint32_t s = (uint32_t)core_session_open(h->core, &args, h->now_ns);
+	uint32_t f = harness_format(h, s, 1, 16, 1, HARNESS_PAGE_BYTES);
+	uint32_t t = harness_session(h, 0, 0, 0);
+
+	harness_tokens(1, 256, tokens);
+	harness_acquire(h, t, f, tokens, 128, 0);
+	for (uint32_t i = 0; i < CORE_WAITERS_PER_SESSION; i++)
+		assert_false(came(h, harness_send(h, s, acquire_req(f, 16, 1000), tokens + 128)));
+	uint32_t tag = harness_send(h, s, acquire_req(f, 16, 1000), tokens + 128);
+	assert_int_equal(result(h, tag), KVD_BUSY);
+	harness_free(h);
+}
+
 TEST_MAIN(wait, cmocka_unit_test(refusal_has_the_numbers),
 	  cmocka_unit_test(first_come_first_served), cmocka_unit_test(own_limit_blocks_nobody),
 	  cmocka_unit_test(deadline_cancel_and_busy), cmocka_unit_test(running_sequences_go_first),
 	  cmocka_unit_test(slab_is_waited_for_whatever_the_deadline),
 	  cmocka_unit_test(pool_shrinks_when_a_slab_cannot_be_made),
 	  cmocka_unit_test(drain_lets_nobody_in), cmocka_unit_test(spent_budget_loses_no_waiter),
-	  cmocka_unit_test(failed_attempt_wakes_nobody))
+	  cmocka_unit_test(failed_attempt_wakes_nobody),
+	  cmocka_unit_test(nobody_takes_all_the_room))
