@@ -153,7 +153,7 @@ struct kernels_limits {
 };
 
 /*
- * The CPU's table: isa NULL chooses the best that this processor has; "avx512bf16", "avx2",
+ * The CPU's table: isa NULL chooses the best that this processor has; "amx", "avx512bf16",
  * "portable" force one. NULL when the processor lacks it.
  */
 const struct kernel_ops *kernels_cpu(const char *isa);
