@@ -40,7 +40,7 @@ static const char *known_role(const char *role)
 static int read_role(const json_t *m, size_t i, const char **out, struct api_error *e)
 {
 	const json_t *v = json_object_get(m, "role");
-	char param[32];
+	char param[48];
 
 	snprintf(param, sizeof(param), "messages[%zu].role", i);
 	*out = json_is_string(v) ? known_role(json_string_value(v)) : NULL;
@@ -105,7 +105,7 @@ static int read_content(const json_t *m, size_t i, struct messages *out, struct 
 
 static int read_message(const json_t *m, size_t i, struct messages *out, struct api_error *e)
 {
-	char param[32];
+	char param[48];
 
 	snprintf(param, sizeof(param), "messages[%zu]", i);
 	if (!json_is_object(m))
