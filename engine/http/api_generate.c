@@ -46,6 +46,12 @@ static void events_free(void *ctx)
 	free(v);
 }
 
+/* Our waiting is over, and the client's reading begins. */
+static void await_reader(struct exchange *x)
+{
+	exchange_timeout(x, x->http->config.idle_timeout_ns);
+}
+
 /* The next events, once all earlier ones are sent. */
 static int refill(struct events *v)
 {
@@ -53,7 +59,7 @@ static int refill(struct events *v)
 	v->sent = 0;
 	exchange_timeout(v->exchange, 0);
 	int ret = generation_read(v->generation, &v->out);
-	exchange_timeout(v->exchange, v->exchange->http->config.idle_timeout_ns);
+	await_reader(v->exchange);
 	v->ended = ret == 0;
 	return ret < 0 || v->out.failed ? -EPIPE : 0;
 }
@@ -94,6 +100,7 @@ static enum MHD_Result answer_whole(struct exchange *x, struct generation *g)
 	struct buffer out = {0};
 	int ret = generation_collect(g, &out, &x->error);
 
+	await_reader(x);
 	generation_free(g);
 	if (ret == 0)
 		return answer_buffer(x, 200, "application/json", &out);
@@ -113,15 +120,20 @@ static enum MHD_Result generate(struct exchange *x, const struct api_format *for
 		.socket_fd = socket_of(x),
 	};
 
+	bool stream = false;
+
 	exchange_timeout(x, 0);
 	int ret = parse(x, format->kind, &request);
-	if (ret < 0)
-		return answer_error(x, NULL);
-	bool stream = request.stream;
-	ret = generation_new(&args, &request, &g, &x->error);
+	if (ret == 0) {
+		stream = request.stream;
+		ret = generation_new(&args, &request, &g, &x->error);
+	}
+	if (ret == 0 && !stream)
+		return answer_whole(x, g);
+	await_reader(x);
 	if (ret < 0)
 		return ret == -EINVAL ? answer_error(x, NULL) : MHD_NO;
-	return stream ? answer_stream(x, g) : answer_whole(x, g);
+	return answer_stream(x, g);
 }
 
 enum MHD_Result api_generate_completions(struct exchange *x)

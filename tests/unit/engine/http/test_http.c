@@ -208,11 +208,9 @@ static uint64_t open_connections(struct server_fixture *f)
 }
 
 /* It must not keep its thread: more than the sockets' buffers hold is waiting for it. */
-static void test_client_that_never_reads(void **state)
+static void never_reads(const char *body)
 {
 	const struct http_config config = {.model = "tiny", .idle_timeout_ns = UNITS_NS_PER_S};
-	const char *body = "{\"prompt\": \"a\", \"max_tokens\": 4000, \"ignore_eos\": true, "
-			   "\"n\": 16, \"stream\": true}";
 	struct server_fixture f;
 
 	server_fixture_init_config(&f, "hello", &config);
@@ -224,6 +222,14 @@ static void test_client_that_never_reads(void **state)
 		usleep(10000);
 	close(fd);
 	server_fixture_fini(&f);
+}
+
+static void test_client_that_never_reads(void **state)
+{
+	never_reads("{\"prompt\": \"a\", \"max_tokens\": 4000, \"ignore_eos\": true, "
+		    "\"n\": 16, \"stream\": true}");
+	never_reads("{\"prompt\": \"a\", \"max_tokens\": 4000, \"ignore_eos\": true, "
+		    "\"n\": 16, \"logprobs\": 5}");
 }
 
 /* The model's name may be known only once it is loaded. */
