@@ -66,6 +66,8 @@ static bool take_inbox(struct engine *e)
 		list_remove(l);
 		list_push_back(&taken, l);
 	}
+	/* They go on waiting: the queue's bound holds at every moment. */
+	e->published.waiting += e->inbox_count;
 	e->inbox_count = 0;
 	pthread_mutex_unlock(&e->lock);
 	LIST_FOR_EACH_SAFE (l, next, &taken) {
@@ -98,6 +100,7 @@ static void *run(void *arg)
 
 	while (take_inbox(e)) {
 		sched_tick(&e->sched, units_now_ns());
+		publish(e); /* a step may take long, and who waits has changed */
 		bool computed = step_run(e->step, &e->sched);
 
 		publish(e);

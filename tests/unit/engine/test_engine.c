@@ -36,7 +36,7 @@ static struct engine_config config_of(const struct toy *t)
 				      .name = "test"};
 }
 
-static void setup(struct fixture *f, uint32_t queue_max)
+static void setup_config(struct fixture *f, uint32_t queue_max, uint32_t sequences_max)
 {
 	char error[256];
 
@@ -44,8 +44,14 @@ static void setup(struct fixture *f, uint32_t queue_max)
 	struct engine_config config = config_of(f->toy);
 
 	config.queue_max = queue_max;
+	config.sequences_max = sequences_max;
 	standin_setup(128, UINT32_MAX);
 	assert_int_equal(engine_new(&config, &f->e, error, sizeof(error)), 0);
+}
+
+static void setup(struct fixture *f, uint32_t queue_max)
+{
+	setup_config(f, queue_max, 4);
 }
 
 static void teardown(struct fixture *f)
@@ -194,6 +200,75 @@ static void full_queue_is_said_at_once(void **state)
 	teardown(&f);
 	assert_true(w[0].ended);
 	assert_int_equal(w[0].done.finish, ENGINE_FINISH_CANCELLED);
+}
+
+/* What a request's client does at its second token, in the middle of a step. */
+struct caller {
+	struct waiter w; /* first: on_done() takes it for one */
+	struct engine *e;
+	struct waiter *others;
+	int results[2];
+	uint32_t waiting;
+};
+
+static void submit_at_a_token(void *ctx, const struct engine_token *t)
+{
+	static const uint32_t tokens[8];
+	struct caller *c = ctx;
+	struct engine_request *r;
+	struct engine_stats stats;
+	uint32_t i = c->w.count++;
+
+	if (i < 2)
+		c->results[i] = submit(c->e, &c->others[i], tokens, 8, 1, &r);
+	if (i != 1)
+		return;
+	engine_stats(c->e, &stats);
+	c->waiting = stats.waiting;
+}
+
+/* Also while a step runs, and those who wait have left the inbox. */
+static void queue_is_bounded_at_every_moment(void **state)
+{
+	static const uint32_t tokens[8];
+	struct waiter others[2];
+	struct caller c = {.others = others};
+	struct engine_request *r;
+	struct fixture f;
+
+	setup_config(&f, 1, 1);
+	waiter_init(&c.w);
+	c.e = f.e;
+	const struct engine_submit_args args = {.tokens = tokens,
+						.token_count = 8,
+						.max_tokens = 4,
+						.sampling = {.top_p = 1},
+						.sink = {submit_at_a_token, on_done, &c}};
+	for (int i = 0; i < 2; i++)
+		waiter_init(&others[i]);
+	assert_int_equal(engine_submit(f.e, &args, &r), 0);
+	waiter_wait(&c.w);
+	waiter_wait(&others[0]);
+	assert_int_equal(c.results[0], 0);
+	assert_int_equal(c.results[1], -EAGAIN);
+	assert_int_equal(c.waiting, 1);
+	teardown(&f);
+}
+
+static void stop_is_no_abort(void **state)
+{
+	static uint32_t tokens[64];
+	struct engine_request *r;
+	struct fixture f;
+	struct waiter w;
+
+	setup(&f, 64);
+	waiter_init(&w);
+	assert_int_equal(submit(f.e, &w, tokens, 20, 500, &r), 0);
+	engine_stop(f.e, r);
+	waiter_wait(&w);
+	assert_int_equal(w.done.finish, ENGINE_FINISH_STOP);
+	teardown(&f);
 }
 
 static void cancel_from_another_thread(void **state)
