@@ -284,6 +284,15 @@ void engine_cancel(struct engine *e, struct engine_request *r)
 	kv_wake(e->kv);
 }
 
+void engine_stop(struct engine *e, struct engine_request *r)
+{
+	struct seq *s = (struct seq *)r;
+
+	/* Read after `cancelled`, which is stored after it. */
+	atomic_store_relaxed(&s->satisfied, true);
+	engine_cancel(e, r);
+}
+
 void engine_stats(struct engine *e, struct engine_stats *out)
 {
 	pthread_mutex_lock(&e->lock);

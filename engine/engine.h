@@ -50,7 +50,7 @@ struct engine_sampling {
 };
 
 enum engine_finish {
-	ENGINE_FINISH_STOP,	 /* an end token */
+	ENGINE_FINISH_STOP,	 /* an end token, or engine_stop() */
 	ENGINE_FINISH_LENGTH,	 /* max_tokens or the context */
 	ENGINE_FINISH_CANCELLED,
 	ENGINE_FINISH_ERROR,	 /* see done.error, done.status */
@@ -75,7 +75,8 @@ struct engine_done {
 	char error[256];
 	uint32_t prompt_tokens;
 	uint32_t completion_tokens;
-	uint32_t cached_tokens;	 /* of the prompt, from kvd: blocks and tail */
+	uint32_t lookup_tokens;	 /* of the prompt, looked up in kvd: 0 for a cold run */
+	uint32_t cached_tokens;	 /* of those, found: blocks and tail */
 	uint64_t tail_bytes_copied;
 	uint64_t kv_bytes_copied; /* to share a prefix: 0 */
 	uint64_t queue_ns;
@@ -119,6 +120,8 @@ int engine_submit(struct engine *e, const struct engine_submit_args *args,
 		  struct engine_request **out);
 /* Its done() follows with CANCELLED, unless it ended before. Call it before done() has returned. */
 void engine_cancel(struct engine *e, struct engine_request *r);
+/* The same for a client that has all it asked for: done() says STOP. */
+void engine_stop(struct engine *e, struct engine_request *r);
 
 struct engine_histogram {
 	double sum_s;
@@ -136,6 +139,7 @@ struct engine_stats {
 	uint32_t sequences_max;
 	uint64_t requests_done[4]; /* by engine_finish */
 	uint64_t prompt_tokens;
+	uint64_t lookup_tokens;
 	uint64_t cached_tokens;
 	uint64_t generated_tokens;
 	uint64_t preemptions;

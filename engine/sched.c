@@ -519,8 +519,12 @@ static void end_cancelled(struct sched *d, struct list_link *head, uint64_t now_
 {
 	LIST_FOR_EACH_SAFE (l, next, head) {
 		/* Partner: the store in engine_cancel(). */
-		if (atomic_load_acquire(&seq_of(l)->cancelled))
-			sched_end(d, seq_of(l), ENGINE_FINISH_CANCELLED, 0, NULL, now_ns);
+		if (!atomic_load_acquire(&s->cancelled))
+			continue;
+		sched_end(d, s,
+			  atomic_load_relaxed(&s->satisfied) ? ENGINE_FINISH_STOP
+							     : ENGINE_FINISH_CANCELLED,
+			  0, NULL, now_ns);
 	}
 }
 

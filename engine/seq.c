@@ -2,7 +2,7 @@
 /*
  * One sequence's arithmetic: which tokens have pages, which rows come next, what to seal and to
  * keep. Holds no policy (sched.c) and computes nothing (step.c). All on the step loop's thread,
- * but for seq_new() and the `cancelled` flag.
+ * but for seq_new() and the atomic flags.
  *
  * Invariants: sealed_blocks * page_tokens <= done <= token_count; a RUNNING sequence has
  * done >= token_count - 1 exactly when its next row is its last.
@@ -190,6 +190,7 @@ void seq_describe(const struct seq *s, uint64_t now_ns, struct engine_done *out)
 	memset(out, 0, sizeof(*out));
 	out->prompt_tokens = s->prompt_count;
 	out->completion_tokens = seq_generated(s);
+	out->lookup_tokens = s->start_ns && s->args.use_cache ? s->prompt_count : 0;
 	out->cached_tokens = s->cached_tokens;
 	out->tail_bytes_copied = s->tail_bytes_copied;
 	out->queue_ns = (s->start_ns ? s->start_ns : now_ns) - s->submit_ns;

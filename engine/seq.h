@@ -49,6 +49,7 @@ struct seq {
 
 	bool asking;	/* an ACQUIRE is on the way, also when ENDED */
 	bool cancelled; /* atomic: any thread sets it */
+	bool satisfied; /* atomic: cancelled because its client has all it wants */
 	uint64_t submit_ns;
 	uint64_t queued_ns; /* since when it waits for a lease */
 	uint64_t start_ns;  /* first computed row */

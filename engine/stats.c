@@ -21,6 +21,7 @@ void stats_done(struct engine_stats *s, const struct engine_done *d)
 {
 	s->requests_done[d->finish]++;
 	s->prompt_tokens += d->prompt_tokens;
+	s->lookup_tokens += d->lookup_tokens;
 	s->cached_tokens += d->cached_tokens;
 	s->tail_bytes_copied += d->tail_bytes_copied;
 	stats_observe(&s->e2e, d->total_ns);

@@ -379,7 +379,7 @@ bool step_run(struct step *t, struct sched *d)
 	seal_all(t, d);
 	if (t->sampled_count > 0) {
 		draw_all(t, d, logits);
-		hand_out(t, d, logits, now_ns);
+		hand_out(t, d, logits, units_now_ns());
 	}
 	return true;
 }

@@ -75,7 +75,7 @@ static void read_token(struct choice *c, uint32_t token, struct choice_delta *ou
 	add_text(c, piece, n > 0 ? (size_t)n : 0);
 	if (c->stop.hit) {
 		c->finish = "stop";
-		out->cancel = true;
+		out->stop = true;
 	}
 }
 

@@ -35,7 +35,7 @@ struct choice_delta {
 	bool echo;	       /* the prompt: its first token stands before entry `first` */
 	uint32_t chars_before; /* of the first token */
 	const char *finish;
-	bool cancel; /* a stop string ended it: the engine need not go on */
+	bool stop; /* a stop string ended it: the engine need not go on */
 };
 
 void choice_init(struct choice *c, const struct query *r, const struct tokenizer *t,

@@ -176,8 +176,8 @@ static int step(struct generation *g, uint32_t i, const struct generation_sink *
 	if (ret <= 0)
 		return ret;
 	g->usage.completion_tokens += c->generated - before;
-	if (d.cancel)
-		stream_cancel(g->stream, i);
+	if (d.stop)
+		stream_stop(g->stream, i);
 	sink->delta(g, i, &v, &d, sink->ctx);
 	return 1;
 }

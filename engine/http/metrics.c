@@ -71,7 +71,7 @@ static void write_gauges(struct metrics_out *o, const struct engine_stats *s)
 static void write_counters(struct metrics_out *o, const struct engine_stats *s)
 {
 	one(o, "prefix_cache_queries_total", "counter", "Prompt tokens looked up in kvd.",
-	    s->prompt_tokens);
+	    s->lookup_tokens);
 	one(o, "prefix_cache_hits_total", "counter", "Prompt tokens found in kvd.",
 	    s->cached_tokens);
 	one(o, "prompt_tokens_total", "counter", "Prompt tokens.", s->prompt_tokens);

@@ -217,16 +217,16 @@ struct stream_view stream_see(struct stream *s, uint32_t i)
 }
 
 /* Under the lock. */
-static void cancel_log(struct stream *s, struct stream_log *l)
+static bool runs(const struct stream_log *l)
 {
-	if (l->request && !l->done_set)
-		engine_cancel(s->engine, l->request);
+	return l->request && !l->done_set;
 }
 
-void stream_cancel(struct stream *s, uint32_t i)
+void stream_stop(struct stream *s, uint32_t i)
 {
 	pthread_mutex_lock(&s->lock);
-	cancel_log(s, &s->log[i]);
+	if (runs(&s->log[i]))
+		engine_stop(s->engine, s->log[i].request);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -236,6 +236,7 @@ void stream_leave(struct stream *s)
 		return;
 	pthread_mutex_lock(&s->lock);
 	for (uint32_t i = 0; i < s->submitted; i++)
-		cancel_log(s, &s->log[i]);
+		if (runs(&s->log[i]))
+			engine_cancel(s->engine, s->log[i].request);
 	stream_unref_locked(s);
 }

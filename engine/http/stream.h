@@ -40,8 +40,8 @@ int stream_submit(struct stream *s, struct engine_submit_args *args, uint32_t to
  */
 int stream_wait(struct stream *s, int socket_fd);
 struct stream_view stream_see(struct stream *s, uint32_t i);
-/* Asks the engine to end log i, if it has not ended. Any number of times. */
-void stream_cancel(struct stream *s, uint32_t i);
+/* Asks the engine to end log i, whose reader has all it wants. Any number of times. */
+void stream_stop(struct stream *s, uint32_t i);
 /* Cancels whatever has not ended, and lets go: the last one to leave frees. Accepts NULL. */
 void stream_leave(struct stream *s);
 

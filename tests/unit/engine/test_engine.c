@@ -359,5 +359,6 @@ static void start_that_does_not_fit_is_refused(void **state)
 
 TEST_MAIN(engine, cmocka_unit_test(many_threads_submit), cmocka_unit_test(refuses_what_cannot_be),
 	  cmocka_unit_test(full_queue_is_said_at_once),
+	  cmocka_unit_test(queue_is_bounded_at_every_moment), cmocka_unit_test(stop_is_no_abort),
 	  cmocka_unit_test(cancel_from_another_thread), cmocka_unit_test(ends_in_the_middle),
 	  cmocka_unit_test(statistics_add_up), cmocka_unit_test(start_that_does_not_fit_is_refused))

@@ -56,6 +56,8 @@ static void warm_equals_cold(void **state)
 		assert_same_answer(&none, &cold);
 		assert_int_equal(cold.done.cached_tokens, 0);
 		assert_int_equal(none.done.cached_tokens, 0);
+		assert_int_equal(none.done.lookup_tokens, 0);
+		assert_int_equal(warm.done.lookup_tokens, n);
 		/* All of the prompt, but where its last block is too short a tail. */
 		assert_int_equal(warm.done.cached_tokens, n % 16 < 8 ? n - n % 16 : n);
 		world_fini(&w);

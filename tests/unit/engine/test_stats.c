@@ -36,5 +36,20 @@ static void requests_without_a_token_have_no_ttft(void **state)
 	assert_int_equal(s.prompt_tokens, 10);
 }
 
+/* A hit rate is over what was looked up: not over cold runs, nor over what was refused. */
+static void lookups_are_counted_apart(void **state)
+{
+	struct engine_stats s = {0};
+	struct engine_done cold = {.prompt_tokens = 5};
+	struct engine_done warm = {.prompt_tokens = 7, .lookup_tokens = 7, .cached_tokens = 6};
+
+	stats_done(&s, &cold);
+	stats_done(&s, &warm);
+	assert_int_equal(s.prompt_tokens, 12);
+	assert_int_equal(s.lookup_tokens, 7);
+	assert_int_equal(s.cached_tokens, 6);
+}
+
 TEST_MAIN(stats, cmocka_unit_test(buckets_are_cumulative),
-	  cmocka_unit_test(requests_without_a_token_have_no_ttft))
+	  cmocka_unit_test(requests_without_a_token_have_no_ttft),
+	  cmocka_unit_test(lookups_are_counted_apart))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements engine.h's submit, cancel and stats as fake_engine.h says. */
+/* Implements engine.h's submit, cancel, stop and stats as fake_engine.h says. */
 #include "tests/unit/engine/http/fake_engine.h"
 #include "tests/test.h"
 #include "tests/unit/engine/http/fake_tokenizer.h"
@@ -14,6 +14,7 @@ struct engine_request {
 	struct engine_submit_args args;
 	uint32_t *tokens;
 	bool cancelled;
+	bool stopped;
 };
 
 void fake_engine_init(struct engine *e, const char *reply)
@@ -42,6 +43,11 @@ static void wait_for(struct engine *e, const uint32_t *what, uint32_t count)
 void fake_engine_wait_cancelled(struct engine *e, uint32_t count)
 {
 	wait_for(e, &e->cancelled, count);
+}
+
+void fake_engine_wait_stopped(struct engine *e, uint32_t count)
+{
+	wait_for(e, &e->stopped, count);
 }
 
 void fake_engine_wait_submitted(struct engine *e, uint32_t count)
@@ -83,6 +89,7 @@ static void end(struct engine_request *r, struct engine_done *d)
 	r->args.sink.done(r->args.sink.ctx, d);
 	pthread_mutex_lock(&e->lock);
 	e->cancelled += d->finish == ENGINE_FINISH_CANCELLED;
+	e->stopped += d->finish == ENGINE_FINISH_STOP && r->stopped;
 	e->ended++;
 	pthread_cond_broadcast(&e->changed);
 	pthread_mutex_unlock(&e->lock);
@@ -99,7 +106,7 @@ static enum engine_finish generate(struct engine_request *r, struct engine_done 
 		bool stop = i >= length;
 
 		if (is_cancelled(r, e->hold_at == i + 1))
-			return ENGINE_FINISH_CANCELLED;
+			return r->stopped ? ENGINE_FINISH_STOP : ENGINE_FINISH_CANCELLED;
 		if (e->fail_at == i + 1) {
 			d->status = e->fail_status;
 			snprintf(d->error, sizeof(d->error), "the pool is full");
@@ -157,11 +164,21 @@ void engine_cancel(struct engine *e, struct engine_request *r)
 	pthread_mutex_unlock(&e->lock);
 }
 
+void engine_stop(struct engine *e, struct engine_request *r)
+{
+	pthread_mutex_lock(&e->lock);
+	r->stopped = true;
+	pthread_mutex_unlock(&e->lock);
+	engine_cancel(e, r);
+}
+
 void engine_stats(struct engine *e, struct engine_stats *out)
 {
 	*out = (struct engine_stats){.kvd_ready = !e->kvd_gone,
 				     .context = e->context,
 				     .page_tokens = 64,
+				     .prompt_tokens = 99,
+				     .lookup_tokens = 66,
 				     .cached_tokens = 42,
 				     .ttft = {.sum_s = 1.5, .count = 3}};
 }

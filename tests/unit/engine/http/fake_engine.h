@@ -25,6 +25,7 @@ struct engine {
 	pthread_t thread[FAKE_REQUESTS_MAX];
 	uint32_t submitted;
 	uint32_t cancelled;
+	uint32_t stopped;
 	uint32_t ended;
 	struct engine_submit_args last; /* without its tokens */
 };
@@ -34,6 +35,8 @@ void fake_engine_init(struct engine *e, const char *reply);
 void fake_engine_fini(struct engine *e);
 /* Waits until so many requests have ended because they were cancelled. */
 void fake_engine_wait_cancelled(struct engine *e, uint32_t count);
+/* The same for those whose client had all it wanted. */
+void fake_engine_wait_stopped(struct engine *e, uint32_t count);
 void fake_engine_wait_submitted(struct engine *e, uint32_t count);
 
 #endif

@@ -71,7 +71,7 @@ static void test_sees_a_client_go_before_the_first_token(void **state)
 	assert_int_equal(f.engine.cancelled, 1);
 }
 
-static void test_cancel_of_one_leaves_the_other(void **state)
+static void test_stop_of_one_leaves_the_other(void **state)
 {
 	struct fixture f;
 
@@ -79,11 +79,11 @@ static void test_cancel_of_one_leaves_the_other(void **state)
 	f.engine.hold_at = 4;
 	assert_int_equal(submit(&f, 10, 0), 0);
 	assert_int_equal(submit(&f, 10, 0), 0);
-	stream_cancel(f.stream, 1);
-	stream_cancel(f.stream, 1);
+	stream_stop(f.stream, 1);
+	stream_stop(f.stream, 1);
 	while (!stream_see(f.stream, 1).done)
 		assert_int_equal(stream_wait(f.stream, f.socket[0]), 0);
-	assert_int_equal(stream_see(f.stream, 1).done->finish, ENGINE_FINISH_CANCELLED);
+	assert_int_equal(stream_see(f.stream, 1).done->finish, ENGINE_FINISH_STOP);
 	assert_null(stream_see(f.stream, 0).done);
 	finish(&f);
 }
@@ -115,5 +115,5 @@ static void test_leaves_at_any_time(void **state)
 
 TEST_MAIN(stream, cmocka_unit_test(test_reads_all_tokens_of_many_logs),
 	  cmocka_unit_test(test_sees_a_client_go_before_the_first_token),
-	  cmocka_unit_test(test_cancel_of_one_leaves_the_other),
+	  cmocka_unit_test(test_stop_of_one_leaves_the_other),
 	  cmocka_unit_test(test_refused_submit), cmocka_unit_test(test_leaves_at_any_time))
