@@ -104,6 +104,12 @@ bool group_unsafe(const struct core *core, uint32_t group)
 	       (core->groups[group].sessions > 0 || has_writers(core, group));
 }
 
+/* Its ranks have left, and what they had in their magazine is still to be taken back. */
+static bool abandoned(const struct group *g)
+{
+	return g->id != 0 && g->sessions == 0 && g->magazine.count > 0;
+}
+
 static bool releasable(const struct core *core, uint32_t group)
 {
 	return core->groups[group].id != 0 && core->groups[group].quarantine.count > 0 &&
@@ -115,7 +121,7 @@ static void end_if_unused(struct core *core, uint32_t group)
 {
 	struct group *g = &core->groups[group];
 
-	if (g->sessions > 0 || g->users > 0 || g->quarantine.count > 0)
+	if (g->sessions > 0 || g->users > 0 || g->quarantine.count > 0 || g->magazine.count > 0)
 		return;
 	g->id = 0;
 	for (uint32_t p = 0; p < core->processes_max; p++)
@@ -131,7 +137,7 @@ void group_leave(struct core *core, uint32_t group)
 
 	if (--g->sessions > 0)
 		return;
-	topup_end(core, group);
+	core->abandoned_groups += g->magazine.count > 0;
 	group_settle(core);
 	end_if_unused(core, group);
 }
@@ -170,16 +176,25 @@ void group_process_quiet(struct core *core, uint32_t process, bool quiesced)
 void group_settle(struct core *core)
 {
 	for (uint32_t g = 0; g < core->groups_max && core->budget > 0; g++) {
-		if (!releasable(core, g))
+		bool left = abandoned(&core->groups[g]);
+		if (left)
+			topup_end(core, g);
+		core->abandoned_groups -= left && core->groups[g].magazine.count == 0;
+		if (releasable(core, g))
+			copy_release_quarantine(core, g);
+		else if (!left)
 			continue;
-		copy_release_quarantine(core, g);
 		end_if_unused(core, g);
 	}
 }
 
 bool group_busy(const struct core *core)
 {
-	for (uint32_t g = 0; g < core->groups_max; g++)
+	if (core->abandoned_groups > 0)
+		return true;
+	/* Asked in every turn of the loop, and seldom true. */
+	for (uint32_t g = 0; g < core->groups_max && core->pages_by_state[KVD_PAGE_QUARANTINE] > 0;
+	     g++)
 		if (releasable(core, g))
 			return true;
 	return false;

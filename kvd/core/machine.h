@@ -342,7 +342,8 @@ struct core {
 	struct space *spaces;
 	uint32_t space_count;
 	struct group *groups;
-	uint64_t *group_writers; /* groups_max x words, a bit a process */
+	uint64_t *group_writers;   /* groups_max x words, a bit a process */
+	uint32_t abandoned_groups; /* without ranks, and with a magazine still */
 	struct process *processes;
 	struct session *sessions;
 	struct row *rows; /* sessions_max x rows_max */
@@ -350,6 +351,7 @@ struct core {
 	uint32_t lease_free;
 	uint32_t lease_count;
 	uint32_t ticket_count; /* leases between HANDOFF and CLAIM */
+	uint64_t ticket_ns;    /* not after the first of them expires */
 	uint32_t dying_head;   /* leases that a cursor releases, oldest first */
 	uint32_t dying_tail;
 	struct waiter *waiters;

@@ -35,6 +35,8 @@ int ticket_handoff(struct core *core, struct call *call)
 	l->life = LEASE_TICKET;
 	memcpy(l->ticket, call->random, sizeof(l->ticket));
 	l->ticket_ns = core->now_ns + req->arg32 * UNITS_NS_PER_MS;
+	core->ticket_ns =
+		core->ticket_count == 0 ? l->ticket_ns : BITS_MIN(core->ticket_ns, l->ticket_ns);
 	core->ticket_count++;
 	call->rep.out_bytes = sizeof(l->ticket);
 	call->payload = l->ticket;
@@ -91,22 +93,26 @@ int ticket_claim(struct core *core, struct call *call)
 
 void ticket_time(struct core *core)
 {
-	for (uint32_t i = 0; i < core->cfg.leases_max && core->ticket_count > 0; i++) {
+	uint64_t next_ns = UINT64_MAX;
+
+	if (ticket_deadline_ns(core) > core->now_ns)
+		return;
+	for (uint32_t i = 0; i < core->cfg.leases_max; i++) {
 		struct lease *l = &core->leases[i];
-		if (l->life != LEASE_TICKET || l->ticket_ns > core->now_ns)
+		if (l->life != LEASE_TICKET)
 			continue;
+		if (l->ticket_ns > core->now_ns) {
+			next_ns = BITS_MIN(next_ns, l->ticket_ns);
+			continue;
+		}
 		core->ticket_count--;
 		follow_leave(core, i);
 		lease_free(core, i);
 	}
+	core->ticket_ns = next_ns;
 }
 
 uint64_t ticket_deadline_ns(const struct core *core)
 {
-	uint64_t deadline = UINT64_MAX;
-
-	for (uint32_t i = 0; i < core->cfg.leases_max && core->ticket_count > 0; i++)
-		if (core->leases[i].life == LEASE_TICKET)
-			deadline = BITS_MIN(deadline, core->leases[i].ticket_ns);
-	return deadline;
+	return core->ticket_count > 0 ? core->ticket_ns : UINT64_MAX;
 }

@@ -174,7 +174,8 @@ void topup_end(struct core *core, uint32_t group)
 	bool quiet = !group_unsafe(core, group) || MUTANT(FREE_QUARANTINE);
 	uint32_t page;
 
-	while ((page = g->magazine.head) != CORE_NONE) {
+	while ((page = g->magazine.head) != CORE_NONE && core->budget > 0) {
+		core->budget--;
 		leave_list(core, g, page);
 		if (quiet)
 			pool_free(core, page, STATE_RETURN);

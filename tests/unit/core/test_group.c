@@ -99,6 +99,28 @@ static void death_of_a_rank_ends_the_group(void **state)
 	harness_free(h);
 }
 
+static void large_magazine_comes_back_in_slices(void **state)
+{
+	enum { PAGES = 2 * CORE_STEP_MAX };
+	struct harness *h = harness_new(4 * PAGES, PAGES);
+	uint32_t s = harness_session(h, 0, 7, 0);
+	uint32_t f = harness_format(h, s, 1, 16, 1, HARNESS_PAGE_BYTES);
+	struct kvd_req topup = {
+		.op = KVD_OP_TOPUP, .format = f, .n = PAGES, .out_bytes = PAGES * 8};
+
+	harness_call(h, s, topup, NULL);
+	assert_int_equal(harness_pages(h, KVD_PAGE_OPEN), PAGES);
+	core_session_close(h->core, s, CORE_END_BROKEN, h->now_ns);
+	assert_true(harness_pages(h, KVD_PAGE_OPEN) >= PAGES - CORE_STEP_MAX);
+	assert_true(core_busy(h->core));
+	harness_time(h, 0);
+	assert_int_equal(harness_pages(h, KVD_PAGE_QUARANTINE), PAGES);
+	core_process_dead(h->core, 7, h->now_ns);
+	harness_time(h, 0);
+	assert_int_equal(harness_pages(h, KVD_PAGE_QUARANTINE), 0);
+	harness_free(h);
+}
+
 /* Ids are counted up: who guesses one could end a stranger's leases by his own death. */
 static void only_its_user_joins_a_group(void **state)
 {
@@ -118,4 +140,5 @@ static void only_its_user_joins_a_group(void **state)
 TEST_MAIN(group, cmocka_unit_test(open_pages_wait_for_proof),
 	  cmocka_unit_test(proof_may_come_first), cmocka_unit_test(quiesced_hello_frees),
 	  cmocka_unit_test(bye_frees_at_once), cmocka_unit_test(death_of_a_rank_ends_the_group),
-	  cmocka_unit_test(only_its_user_joins_a_group))
+	  cmocka_unit_test(only_its_user_joins_a_group),
+	  cmocka_unit_test(large_magazine_comes_back_in_slices))
