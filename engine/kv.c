@@ -69,9 +69,9 @@ static int register_format(struct kv *kv, struct kvd *k, uint32_t *out_format)
 	return kvd_format(k, &args, out_format);
 }
 
-static int open_handle(struct kv *kv, int socket_fd, uint64_t timeout_ns, struct kvd **out)
+static int open_handle(const struct engine_config *c, int socket_fd, uint64_t timeout_ns,
+		       struct kvd **out)
 {
-	const struct engine_config *c = kv->config.engine;
 	struct kvd_options options = {.socket_path = c->kvd_socket,
 				      .socket_fd = socket_fd,
 				      .name = c->name,
@@ -98,7 +98,7 @@ static int attach(struct kv *kv, uint64_t timeout_ns, struct kvd **out, uint32_t
 		r = private_kvd_start(&child, kv->config.engine, &fd, error, size);
 	if (r < 0)
 		return r;
-	r = open_handle(kv, fd, timeout_ns, &k);
+	r = open_handle(kv->config.engine, fd, timeout_ns, &k);
 	if (r == 0)
 		r = register_format(kv, k, out_format);
 	if (r == 0) {
@@ -113,15 +113,34 @@ static int attach(struct kv *kv, uint64_t timeout_ns, struct kvd **out, uint32_t
 	return r < 0 ? r : -EIO;
 }
 
+static bool may_go_alone(const struct engine_config *c)
+{
+	return c->kvd_mode != ENGINE_KVD_REQUIRE && !c->kvd_socket;
+}
+
+int kv_find(const struct engine_config *config, char *error, size_t size)
+{
+	struct kvd *k;
+
+	if (may_go_alone(config))
+		return 0;
+	int r = open_handle(config, 0, 0, &k);
+
+	if (r < 0)
+		snprintf(error, size, "kvd: %s", kvd_last_error());
+	else
+		kvd_close(k);
+	return r;
+}
+
 static int connect_first(struct kv *kv, char *error, size_t size)
 {
 	const struct engine_config *c = kv->config.engine;
-	bool may_go_alone = c->kvd_mode == ENGINE_KVD_AUTO && !c->kvd_socket;
 
 	kv->is_private = c->kvd_mode == ENGINE_KVD_PRIVATE;
 	int r = attach(kv, 0, &kv->k, &kv->format, error, size);
 
-	if (!may_go_alone || (r != -ENOENT && r != -ECONNREFUSED))
+	if (!may_go_alone(c) || kv->is_private || (r != -ENOENT && r != -ECONNREFUSED))
 		return r;
 	log_warn("kvd", "no daemon found: starting a private one; nothing is shared with other "
 			"engines");

@@ -89,6 +89,11 @@ struct kv_counts {
 	uint32_t magazine_blocks;
 };
 
+/*
+ * Where a daemon is required: whether it answers and lets us in. Asked before a model is loaded for
+ * nothing. 0 or -errno with a sentence in error[size].
+ */
+int kv_find(const struct engine_config *config, char *error, size_t size);
 /* Connects and registers the format. 0 or -errno with a sentence in error[size]. */
 int kv_open(const struct kv_config *config, struct kv **out, char *error, size_t size);
 /* BYE. No kernel may run. Ends a private daemon. Accepts NULL. */

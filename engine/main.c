@@ -2,14 +2,15 @@
 /*
  * kvengine: argv, start and stop order.
  *
- * Start: settings, signals blocked, HTTP (which answers 503 meanwhile, and finds a taken port
- * before a model is loaded for nothing), model, engine, ready. Stop, by SIGTERM or SIGINT: HTTP
- * first, which cancels what it serves, then the engine, which says BYE to kvd, then the model.
- * The main thread only waits for signals.
+ * Start: settings, signals blocked, HTTP (which answers 503 meanwhile), kvd, model, engine, ready:
+ * a taken port or a missing daemon is found before a model is loaded for nothing. Stop, by SIGTERM
+ * or SIGINT: HTTP first, which cancels what it serves, then the engine, which says BYE to kvd, then
+ * the model. The main thread only waits for signals.
  */
 #include "base/log.h"
 #include "engine/footprint.h"
 #include "engine/http/http.h"
+#include "engine/kv.h"
 #include "engine/loader.h"
 #include "engine/settings.h"
 #include "engine/settings_help.h"
@@ -26,7 +27,7 @@
 struct program {
 	struct settings settings;
 	struct engine_config config;
-	uint8_t secret[SECRET_BYTES_MAX + 1];
+	uint8_t secret[SECRET_BYTES_MAX + 2]; /* and a line end */
 	struct loader loader;
 	struct http *http;
 	struct engine *engine;
@@ -86,6 +87,8 @@ static int read_secret(struct program *p)
 
 	if (fd >= 0)
 		close(fd);
+	while (n > 0 && (p->secret[n - 1] == '\n' || p->secret[n - 1] == '\r'))
+		n--;
 	if (n > 0 && n <= (ssize_t)SECRET_BYTES_MAX) {
 		p->config.kvd_secret = p->secret;
 		p->config.kvd_secret_bytes = (size_t)n;
@@ -122,6 +125,27 @@ static void fill_config(struct program *p)
 	c->memory_bytes_max = s->memory_bytes;
 }
 
+static int check_page_tokens(struct program *p)
+{
+	uint64_t n = p->settings.page_tokens;
+
+	if ((n & (n - 1)) == 0)
+		return 0;
+	snprintf(p->error, sizeof(p->error), "--page-tokens: %llu is not one of 16, 32, 64, 128",
+		 (unsigned long long)n);
+	return -EINVAL;
+}
+
+static int check_program(struct program *p)
+{
+	const char *path = p->settings.kvd_program;
+
+	if (!strchr(path, '/') || access(path, X_OK) == 0)
+		return 0;
+	snprintf(p->error, sizeof(p->error), "--kvd-program %s: %s", path, strerror(errno));
+	return -EINVAL;
+}
+
 static int check_settings(struct program *p)
 {
 	int r = choose_log_level(p);
@@ -130,6 +154,10 @@ static int check_settings(struct program *p)
 		r = choose_kvd_mode(p);
 	if (r == 0)
 		r = read_secret(p);
+	if (r == 0)
+		r = check_page_tokens(p);
+	if (r == 0)
+		r = check_program(p);
 	if (r == 0 && !p->settings.model[0]) {
 		snprintf(p->error, sizeof(p->error), "--model FILE is missing; see --help");
 		r = -EINVAL;
@@ -213,6 +241,8 @@ static int serve(struct program *p, const sigset_t *stop)
 	int r = start_http(p);
 	int number;
 
+	if (r == 0)
+		r = kv_find(&p->config, p->error, sizeof(p->error));
 	if (r == 0)
 		r = load(p);
 	if (r == 0)

@@ -6,6 +6,7 @@
  * made: other threads of this process may hold any lock.
  */
 #include "engine/private_kvd.h"
+#include "base/bits.h"
 #include "base/log.h"
 #include "base/units.h"
 #include <errno.h>
@@ -23,20 +24,28 @@
 #define CHILD_SOCKET_FD 3
 #define CHILD_ARGS_MAX 12
 
-/* The given program, else `kvd` beside ours, else the one in PATH. */
+/* Seen from our own program: where both are installed, and where both are built. */
+static const char *const places[] = {"kvd", "../kvd/kvd"};
+
+/* The given program, else one of the places, else the one in PATH. */
 static void find_program(const struct engine_config *config, char *out, size_t size)
 {
-	ssize_t n = readlink("/proc/self/exe", out, size - sizeof("kvd"));
-	char *slash;
+	char own[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", own, sizeof(own));
+	const char *slash = n > 0 ? memrchr(own, '/', (size_t)n) : NULL;
 
-	out[n > 0 ? n : 0] = '\0';
-	slash = strrchr(out, '/');
-	if (slash)
-		memcpy(slash + 1, "kvd", sizeof("kvd"));
-	if (config->kvd_program)
+	if (config->kvd_program) {
 		snprintf(out, size, "%s", config->kvd_program);
-	else if (!slash || access(out, X_OK) < 0)
-		snprintf(out, size, "kvd");
+		return;
+	}
+	for (size_t i = 0; slash && i < ARRAY_LEN(places); i++) {
+		int folder = (int)(slash + 1 - own);
+		int length = snprintf(out, size, "%.*s%s", folder, own, places[i]);
+
+		if (length < (int)size && access(out, X_OK) == 0)
+			return;
+	}
+	snprintf(out, size, "kvd");
 }
 
 /* In the child. */
@@ -47,6 +56,8 @@ static void become_kvd(const char *const *argv, int socket_fd, int report_fd, pi
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	/* A ^C at the terminal is the engine's alone, which ends us last. */
+	setpgid(0, 0);
 	/* A parent that died before the prctl sends no signal. */
 	if (getppid() != parent)
 		_exit(1);
@@ -125,7 +136,10 @@ int private_kvd_start(struct private_kvd *p, const struct engine_config *config,
 	close(pair[1]);
 	if (r < 0) {
 		close(pair[0]);
-		snprintf(error, size, "could not start a private %s: %s", program, strerror(-r));
+		snprintf(error, size,
+			 "could not start a private daemon, %s: %s; start kvd, or name its program "
+			 "with --kvd-program",
+			 program, strerror(-r));
 		return r;
 	}
 	log_info("kvd", "started a private daemon, pid %d, %s", (int)p->pid, program);

@@ -84,7 +84,9 @@ const struct settings_row settings_table[] = {
 	 "Pool of a private daemon. Default: the daemon's own default.", AT(pool_bytes), 1,
 	 UINT64_MAX},
 	{"kvd-program", SETTINGS_TEXT, "FILE", "KV cache",
-	 "The program of a private daemon. Default: kvd beside this program, else in PATH.",
+	 "The program of a private daemon. Default: kvd beside this program (or in its build "
+	 "folder), "
+	 "else in PATH.",
 	 AT(kvd_program)},
 
 	{"config", SETTINGS_TEXT, "FILE", "General",

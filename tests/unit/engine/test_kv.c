@@ -274,6 +274,20 @@ static void require_and_a_given_socket_do_not_go_alone(void **state)
 	assert_false(lib.private_open);
 }
 
+static void a_missing_daemon_is_found_before_the_model(void **state)
+{
+	lib.open_result[0] = -ENOENT;
+	assert_int_equal(kv_find(&engine, error, sizeof(error)), 0);
+	assert_int_equal(lib.opens, 0);
+	lib.open_count = 1;
+	engine.kvd_mode = ENGINE_KVD_REQUIRE;
+	assert_int_equal(kv_find(&engine, error, sizeof(error)), -ENOENT);
+	assert_non_null(strstr(error, "words for a person"));
+	/* The second time one is there: its session ends at once. */
+	assert_int_equal(kv_find(&engine, error, sizeof(error)), 0);
+	assert_int_equal(lib.closes, 1);
+}
+
 static void private_program_that_is_missing(void **state)
 {
 	struct kv *kv;
@@ -440,7 +454,7 @@ static void gives_back_what_kvd_wants(void **state)
 
 TEST_MAIN(kv, TEST(auto_takes_the_daemon), TEST(auto_goes_alone_where_there_is_none),
 	  TEST(a_refusal_is_an_error), TEST(require_and_a_given_socket_do_not_go_alone),
-	  TEST(private_program_that_is_missing), TEST(refused_format_closes_the_connection),
-	  TEST(comes_back_after_a_death), TEST(private_child_is_started_again),
-	  TEST(wake_ends_the_sleep_of_a_lost_one), TEST(results_are_translated),
-	  TEST(cold_run_and_limits), TEST(gives_back_what_kvd_wants))
+	  TEST(a_missing_daemon_is_found_before_the_model), TEST(private_program_that_is_missing),
+	  TEST(refused_format_closes_the_connection), TEST(comes_back_after_a_death),
+	  TEST(private_child_is_started_again), TEST(wake_ends_the_sleep_of_a_lost_one),
+	  TEST(results_are_translated), TEST(cold_run_and_limits), TEST(gives_back_what_kvd_wants))
