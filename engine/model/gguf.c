@@ -307,7 +307,9 @@ static int read_header(struct reader *r)
 	if (r->kv_count > KEYS_MAX || r->kv_count > bytes_left(&r->in) / KEY_ENTRY_BYTES ||
 	    r->tensor_count > TENSORS_MAX ||
 	    r->tensor_count > bytes_left(&r->in) / TENSOR_ENTRY_BYTES)
-		return FAIL(r, -EINVAL, "the file claims %llu keys and %llu tensors, too many",
+		return FAIL(r, -EINVAL,
+			    "the file claims %llu keys and %llu tensors, too many for its size: "
+			    "is it complete?",
 			    (unsigned long long)r->kv_count, (unsigned long long)r->tensor_count);
 	return 0;
 }
@@ -353,9 +355,12 @@ int gguf_open(const char *path, struct gguf **out, char *error, size_t size)
 
 	if (fd < 0 || fstat(fd, &st) < 0) {
 		status = -errno;
-		fail_with(error, size, status, "cannot open %s: %s", path, strerror(-status));
+		fail_with(error, size, status, "cannot open it: %s", strerror(-status));
 	} else if (!S_ISREG(st.st_mode) || st.st_size == 0) {
-		status = fail_with(error, size, -EINVAL, "%s is not a file with content", path);
+		status = fail_with(error, size, -EINVAL, "this is %s",
+				   S_ISDIR(st.st_mode)	 ? "a folder: name the GGUF file in it"
+				   : S_ISREG(st.st_mode) ? "an empty file: is it complete?"
+							 : "not a regular file");
 	}
 	if (status) {
 		if (fd >= 0)
@@ -366,7 +371,7 @@ int gguf_open(const char *path, struct gguf **out, char *error, size_t size)
 	status = map == MAP_FAILED ? -errno : 0;
 	close(fd);
 	if (status)
-		return fail_with(error, size, status, "cannot map %s: %s", path, strerror(-status));
+		return fail_with(error, size, status, "cannot map it: %s", strerror(-status));
 	return open_map(map, (size_t)st.st_size, true, out, error, size);
 }
 

@@ -26,7 +26,7 @@ static int bench_model_load(struct bench_model *s, const struct bench *b)
 		gguf_close(file);
 	}
 	if (err)
-		fprintf(stderr, "kvbench: %s\n", error);
+		fprintf(stderr, "kvbench: %s: %s\n", b->model, error);
 	return err;
 }
 
