@@ -124,6 +124,11 @@ static int server_init_socket(struct server *s, char *error, size_t size)
 			 "socket %s: another daemon answers there; stop it, or give "
 			 "another --socket",
 			 s->paths.socket);
+	else if (r == -EEXIST || r == -EPROTOTYPE)
+		snprintf(error, size,
+			 "socket %s: there is something that is not ours; remove it, or give "
+			 "another --socket",
+			 s->paths.socket);
 	else if (r < 0)
 		snprintf(error, size, "socket %s: %s", s->paths.socket, strerror(-r));
 	return r;

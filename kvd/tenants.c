@@ -51,14 +51,17 @@ int tenants_secret(const struct options_space *space, struct core_space_args *ou
 	out->secret_bytes = 0;
 	if (!space->secret_file[0])
 		return 0;
-	ssize_t n = tenants_read(space->secret_file, text, sizeof(text), error, size);
-	if (n < 0)
+	char why[256];
+	ssize_t n = tenants_read(space->secret_file, text, sizeof(text), why, sizeof(why));
+	if (n < 0) {
+		snprintf(error, size, "--namespace %s: secret-file %s", space->name, why);
 		return (int)n;
+	}
 	while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
 		n--;
 	if (n == 0 || n > (ssize_t)sizeof(out->secret)) {
-		snprintf(error, size, "%s: wants a secret of 1 to %zu bytes", space->secret_file,
-			 sizeof(out->secret));
+		snprintf(error, size, "--namespace %s: secret-file %s: wants 1 to %zu bytes",
+			 space->name, space->secret_file, sizeof(out->secret));
 		return -EINVAL;
 	}
 	memcpy(out->secret, text, (size_t)n);

@@ -81,7 +81,10 @@ int hello_connect(struct kvd *k, const struct kvd_options *o)
 		r = hello_connect_any(k, deadline_ns, path, sizeof(path));
 	}
 	if (hello_nobody(r))
-		return error_set(r, "no kvd answers at %s: start one, or set KVD_SOCKET", path);
+		return error_set(r,
+				 "no kvd answers at %s: start one there, or name its socket "
+				 "with --socket or KVD_SOCKET",
+				 path);
 	if (r == -EACCES)
 		return error_set(r, "no right to connect to %s: ask for the group of the socket",
 				 path);

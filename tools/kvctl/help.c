@@ -39,8 +39,8 @@ void help_program(void)
 
 void help_command(const struct kvctl_command *c)
 {
-	printf("usage: kvctl %s %s\n\n%s.\n%s", c->name, c->args ? c->args : "", c->summary,
-	       c->text);
+	printf("usage: kvctl %s%s%s\n\n%s.\n%s", c->name, c->args ? " " : "",
+	       c->args ? c->args : "", c->summary, c->text);
 	if (c->options)
 		printf("\n");
 	help_options(c->options);

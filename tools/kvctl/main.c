@@ -77,7 +77,8 @@ static int main_run(struct kvctl *k, int argc, char **argv)
 	}
 	int status = c->run(k, argc - 1, argv + 1);
 	if (status == EXIT_USAGE)
-		fprintf(stderr, "usage: kvctl %s %s\n", c->name, c->args ? c->args : "");
+		fprintf(stderr, "usage: kvctl %s%s%s\n", c->name, c->args ? " " : "",
+			c->args ? c->args : "");
 	if (fflush(stdout) != 0 || ferror(stdout)) {
 		fprintf(stderr, "kvctl: cannot write: %s\n", strerror(errno));
 		return EXIT_FAILED;
