@@ -274,6 +274,7 @@ static void act_lease_fork(struct sim *sim, int index)
 	child->parent = index;
 	child->known_tokens = BITS_MIN(lease->known_tokens, b * page_tokens + req.m);
 	child->granted_blocks = b + req.arg32 + (req.m > 0);
+	prompt_cut_extras(&child->seq, child->known_tokens);
 	if (random_percent(&sim->random, 50))
 		prompt_diverge(sim, &child->seq,
 			       BITS_MAX(child->known_tokens, b * page_tokens + req.m));
@@ -357,11 +358,26 @@ static void act_lease_any(struct sim *sim, int index)
 				 KVD_EXTEND_TAKE);
 }
 
+/* Writes other tokens over those of an ACQUIRE that waits: each attempt must copy them anew. */
+static void act_lease_change_mind(struct sim *sim, int pending)
+{
+	struct sim_pending *p = &sim->pending[pending];
+
+	if (p->req.op != KVD_OP_ACQUIRE)
+		return;
+	struct sim_lease *lease = &sim->lease[p->lease];
+	prompt_diverge(sim, &lease->seq, random_below(&sim->random, p->req.n));
+	memcpy(p->in, lease->seq.tokens, p->req.n * sizeof(uint32_t));
+	coverage_count("payload, changed while it waits");
+}
+
 static void act_lease_cancel(struct sim *sim, int index)
 {
 	const struct sim_lease *lease = &sim->lease[index];
 	struct kvd_req req = {.op = KVD_OP_CANCEL};
 
+	if (random_percent(&sim->random, 3))
+		act_lease_change_mind(sim, lease->pending);
 	if (!random_percent(&sim->random, 6))
 		return;
 	req.arg32 = sim->pending[lease->pending].req.tag;

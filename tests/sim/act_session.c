@@ -24,15 +24,18 @@ static uint32_t act_session_deadline(struct sim *sim)
 /* A format that is registered in the session's namespace, or SIM_NONE after asking for one. */
 static int act_session_format(struct sim *sim, int session)
 {
+	uint32_t space = sim->session[session].space;
 	uint32_t f = random_below(&sim->random, sim->format_count);
 	struct kvd_req req = {.op = KVD_OP_FORMAT};
 
 	if (random_percent(&sim->random, 70))
 		f = sim->hot_format;
-
-	if (sim->format[f].id[sim->session[session].space] != UINT32_MAX &&
-	    !random_percent(&sim->random, 1))
+	bool known = sim->format[f].id[space] != UINT32_MAX;
+	if (known && !random_percent(&sim->random, 1))
 		return (int)f;
+	for (uint32_t i = 0; i < sim->format_count && !known; i++)
+		if (sim->format[i].id[space] != UINT32_MAX && random_percent(&sim->random, 90))
+			return (int)i;
 	req.in_bytes = sizeof(struct kvd_format_wire);
 	report_trace(sim, "session %d: FORMAT %u", session, f);
 	wire_send(sim, session, req, &sim->format[f].wire, SIM_NONE, (int)f);
@@ -52,19 +55,20 @@ static uint32_t act_session_length(struct sim *sim, uint32_t page_tokens)
 }
 
 /* Often somebody asks for what others are just working on. */
-static void act_session_prompt(struct sim *sim, struct sim_lease *lease, uint32_t space, uint32_t f)
+static void act_session_prompt(struct sim *sim, struct sim_sequence *out, uint32_t space,
+			       uint32_t f)
 {
 	uint32_t first = random_below(&sim->random, SIM_LEASES_MAX);
 
 	for (uint32_t i = 0; i < SIM_LEASES_MAX && random_percent(&sim->random, 97); i++) {
 		const struct sim_lease *other = &sim->lease[(first + i) % SIM_LEASES_MAX];
-		if (!other->used || !other->id || other == lease || other->seq.space != space ||
+		if (!other->used || !other->id || &other->seq == out || other->seq.space != space ||
 		    other->seq.format != f || other->seq.extra_count)
 			continue;
-		lease->seq = other->seq;
+		*out = other->seq;
 		return;
 	}
-	prompt_make(sim, space, f, &lease->seq);
+	prompt_make(sim, space, f, out);
 }
 
 void act_session_acquire(struct sim *sim, int session)
@@ -78,7 +82,7 @@ void act_session_acquire(struct sim *sim, int session)
 	if (index == SIM_NONE)
 		return;
 	struct sim_lease *lease = &sim->lease[index];
-	act_session_prompt(sim, lease, s->space, (uint32_t)f);
+	act_session_prompt(sim, &lease->seq, s->space, (uint32_t)f);
 	req.n = act_session_length(sim, sim->format[f].page_tokens);
 	prompt_add_extras(sim, &lease->seq, req.n);
 	req.format = sim->format[f].id[s->space];
@@ -220,8 +224,19 @@ static void act_session_why(struct sim *sim, int session)
 
 	if (f == SIM_NONE)
 		return;
-	prompt_make(sim, s->space, (uint32_t)f, &sim->why_seq);
+	uint32_t other = random_below(&sim->random, sim->format_count);
+	act_session_prompt(sim, &sim->why_seq, s->space,
+			   random_percent(&sim->random, 60) ? other : (uint32_t)f);
+	prompt_reformat(&sim->why_seq, (uint32_t)f);
 	req.n = act_session_length(sim, sim->format[f].page_tokens);
+	if (random_percent(&sim->random, 70) && sim->lost_tokens &&
+	    sim->lost_seq.space == s->space) {
+		sim->why_seq = sim->lost_seq;
+		f = (int)sim->lost_seq.format;
+		req.n = sim->lost_tokens;
+		if (random_percent(&sim->random, 40))
+			sim->lost_tokens = 0;
+	}
 	req.format = sim->format[f].id[s->space];
 	req.in_bytes = req.n * (uint32_t)sizeof(uint32_t);
 	report_trace(sim, "session %d: %s %u tokens of format %d", session,
@@ -250,15 +265,15 @@ void act_session_step(struct sim *sim, int session)
 
 	if (sim->session[session].row0.want_back_pages && random_percent(&sim->random, 50))
 		choice = 50;
-	if (choice < 40)
+	if (choice < 36)
 		act_session_topup(sim, session);
-	else if (choice < 60)
+	else if (choice < 51)
 		act_session_return(sim, session, random_below(&sim->random, sim->format_count));
-	else if (choice < 75)
+	else if (choice < 63)
 		act_session_claim(sim, session);
-	else if (choice < 80)
+	else if (choice < 68)
 		act_session_pin(sim, session);
-	else if (choice < 86)
+	else if (choice < 74)
 		act_session_some_unpin(sim, session);
 	else if (choice < 94)
 		act_session_why(sim, session);

@@ -143,6 +143,8 @@ static void client_extended(struct sim *sim, const struct sim_pending *p, const 
 	if (rep->at.build_from != lease->build_from)
 		lease->tail_tokens = 0;
 	lease->build_from = rep->at.build_from;
+	if (lease->build_from / sim->format[lease->seq.format].page_tokens > lease->tail_block)
+		lease->tail_tokens = 0; /* somebody else has computed that block */
 	if (p->req.flags) {
 		lease->event_seq_seen = rep->at.event_seq;
 		coverage_event(rep->at.event);
@@ -230,6 +232,25 @@ static void client_why(struct sim *sim, const struct sim_pending *p, const struc
 	coverage_why(why.cause);
 }
 
+static void client_stat(struct sim *sim, const struct sim_pending *p, const struct kvd_rep *rep,
+			const void *payload)
+{
+	uint32_t space = sim->session[p->session].space;
+	struct kvd_space_stat stat;
+	uint32_t sessions = 0;
+
+	REPORT_REQUIRE(sim, rep->out_bytes == sizeof(stat), "STAT: %u bytes", rep->out_bytes);
+	memcpy(&stat, payload, sizeof(stat));
+	for (uint32_t i = 0; i < SIM_SESSIONS_MAX; i++)
+		sessions += sim->session[i].open && sim->session[i].space == space;
+	REPORT_REQUIRE(sim,
+		       stat.space == space && stat.sessions == sessions &&
+			       stat.pages <= SIM_PAGES_MAX &&
+			       stat.cached_tokens <= stat.prompt_tokens,
+		       "STAT of namespace %u: number %u, %u sessions of %u", space, stat.space,
+		       stat.sessions, sessions);
+}
+
 static void client_admin(struct sim *sim, const struct sim_pending *p, const struct kvd_rep *rep,
 			 const void *payload)
 {
@@ -243,8 +264,7 @@ static void client_admin(struct sim *sim, const struct sim_pending *p, const str
 			       (const char *)payload);
 		break;
 	case KVD_OP_STAT:
-		REPORT_REQUIRE(sim, rep->out_bytes == sizeof(struct kvd_space_stat),
-			       "STAT: %u bytes", rep->out_bytes);
+		client_stat(sim, p, rep, payload);
 		break;
 	case KVD_OP_FORMAT:
 		if (rep->result == 0)

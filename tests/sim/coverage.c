@@ -28,7 +28,7 @@ static uint64_t coverage_events[2];
 static uint64_t coverage_rows[KVD_LEASE_REVOKED + 1];
 static uint64_t coverage_causes[KVD_WHY_SHORT + 1];
 static uint64_t coverage_state_rows[COVERAGE_STATES_MAX];
-static uint64_t coverage_sum;
+static uint64_t coverage_others[COVERAGE_ERRNO_MAX];
 
 static struct {
 	const char *name;
@@ -68,21 +68,10 @@ const char *coverage_op_name(uint16_t op)
 	return op < KVD_OP_COUNT && coverage_ops[op] ? coverage_ops[op] : "?";
 }
 
-static void coverage_add(uint64_t word)
-{
-	coverage_sum = (coverage_sum ^ word) * 0x100000001b3ull + 1;
-}
-
-uint64_t coverage_digest(void)
-{
-	return coverage_sum;
-}
-
 void coverage_reply(uint16_t op, int result)
 {
 	if (op >= KVD_OP_COUNT)
 		op = 0;
-	coverage_add((uint64_t)op << 32 ^ (uint32_t)result);
 	if (result >= 0)
 		coverage_outcomes[op][result]++;
 	else if (-result < COVERAGE_ERRNO_MAX)
@@ -92,6 +81,11 @@ void coverage_reply(uint16_t op, int result)
 void coverage_refused(int error)
 {
 	coverage_refusals[-error % COVERAGE_ERRNO_MAX]++;
+}
+
+void coverage_other(int error)
+{
+	coverage_others[-error % COVERAGE_ERRNO_MAX]++;
 }
 
 void coverage_session(int error)
@@ -181,6 +175,14 @@ bool coverage_print(uint64_t times_min)
 		ok &= coverage_required_row(&coverage_required[i], times_min);
 	ok &= coverage_line("broken", "core_request", "EPROTO", coverage_refusals[EPROTO],
 			    times_min);
+	ok &= coverage_line("broken", "core_request", "EFAULT", coverage_refusals[EFAULT],
+			    times_min);
+	ok &= coverage_line("other", "space, slab", "ENOENT", coverage_others[ENOENT], times_min);
+	ok &= coverage_line("other", "space", "EACCES", coverage_others[EACCES], times_min);
+	ok &= coverage_line("other", "space", "EEXIST", coverage_others[EEXIST], times_min);
+	ok &= coverage_line("other", "space", "ENOSPC", coverage_others[ENOSPC], times_min);
+	ok &= coverage_line("other", "space, core_new", "EINVAL", coverage_others[EINVAL],
+			    times_min);
 	ok &= coverage_line("session", "core_session_open", "0", coverage_sessions[0], times_min);
 	ok &= coverage_line("session", "core_session_open", "EUSERS", coverage_sessions[EUSERS],
 			    times_min);
@@ -191,8 +193,7 @@ bool coverage_print(uint64_t times_min)
 	for (uint32_t i = 0; i < ARRAY_LEN(coverage_rows); i++)
 		ok &= coverage_line("row", row_names[i], "", coverage_rows[i], times_min);
 	for (uint32_t i = 0; i < ARRAY_LEN(coverage_causes); i++)
-		ok &= coverage_line("why", causes[i], "", coverage_causes[i],
-				    i == KVD_WHY_QUARANTINED ? 0 : times_min);
+		ok &= coverage_line("why", causes[i], "", coverage_causes[i], times_min);
 	for (uint32_t i = 0; i < COVERAGE_WORDS_MAX && coverage_words[i].name; i++)
 		ok &= coverage_line("sim", coverage_words[i].name, "", coverage_words[i].count,
 				    times_min);

@@ -15,6 +15,8 @@ void coverage_refused(int error);
 void coverage_event(uint16_t event);
 /* A lease's row went to this state. */
 void coverage_row(uint32_t state);
+/* Another entry of the core refused with this error. */
+void coverage_other(int error);
 /* A session was opened, or refused with this error. */
 void coverage_session(int error);
 /* A miss was explained. */
@@ -26,7 +28,5 @@ void coverage_states(const struct core *core);
 /* Prints the table. True when everything that must be reached was, at least `times_min` times. */
 bool coverage_print(uint64_t times_min);
 const char *coverage_op_name(uint16_t op);
-/* The same histories give the same digest. */
-uint64_t coverage_digest(void);
 
 #endif

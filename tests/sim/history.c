@@ -82,7 +82,7 @@ static void history_act(struct sim *sim)
 	int lease = history_lease(sim);
 	int evil = sim->with_evil && choice >= 92 ? history_session(sim, true) : SIM_NONE;
 
-	if (sim->draining && random_percent(&sim->random, 10) && history_admin(sim) != SIM_NONE)
+	if (sim->draining && random_percent(&sim->random, 25) && history_admin(sim) != SIM_NONE)
 		act_admin_drain(sim, history_admin(sim), false);
 	else if (choice < 2 || session == SIM_NONE)
 		history_life(sim);
@@ -207,7 +207,7 @@ static void history_end(struct sim *sim)
 	oracle_end(sim);
 }
 
-void history_run(uint64_t seed, uint64_t steps, bool verbose, uint64_t *steps_done)
+uint64_t history_run(uint64_t seed, uint64_t steps, bool verbose, uint64_t *steps_done)
 {
 	static struct sim sim;
 
@@ -228,4 +228,5 @@ void history_run(uint64_t seed, uint64_t steps, bool verbose, uint64_t *steps_do
 	coverage_states(sim.core);
 	report_watch(NULL);
 	world_fini(&sim);
+	return sim.digest;
 }

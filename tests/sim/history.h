@@ -5,7 +5,10 @@
 
 #include "tests/sim/sim.h"
 
-/* Runs `steps` steps and the end. A fault ends the process (report.h). */
-void history_run(uint64_t seed, uint64_t steps, bool verbose, uint64_t *steps_done);
+/*
+ * Runs `steps` steps and the end. A fault ends the process (report.h). Returns a digest of all
+ * that the core said.
+ */
+uint64_t history_run(uint64_t seed, uint64_t steps, bool verbose, uint64_t *steps_done);
 
 #endif

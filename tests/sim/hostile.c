@@ -205,6 +205,56 @@ static bool hostile_size(struct sim *sim, int session, struct kvd_req *req, uint
 	return true;
 }
 
+static bool hostile_unreadable(struct sim *sim, int session, struct kvd_req *req, uint8_t *in)
+{
+	*req = (struct kvd_req){.op = KVD_OP_WHY, .n = 20, .in_bytes = 80, .out_bytes = 512};
+	req->format = sim->format[0].id[sim->session[session].space];
+	if (req->format == UINT32_MAX)
+		return false;
+	sim->next_faulty = true;
+	return true;
+}
+
+/* An identity that is known, with other sizes, and formats that are none. */
+static bool hostile_format(struct sim *sim, int session, struct kvd_req *req, uint8_t *in)
+{
+	struct kvd_format_wire wire = sim->format[0].wire;
+
+	if (sim->format[0].id[sim->session[session].space] == UINT32_MAX)
+		return false;
+	switch (random_below(&sim->random, 4)) {
+	case 0:
+		wire.page_tokens = 17;
+		break;
+	case 1:
+		wire.part_count = KVD_PARTS_MAX + 1;
+		break;
+	case 2:
+		wire.parts[0].align = 3;
+		break;
+	default:
+		wire.parts[0].page_bytes += 16;
+		break;
+	}
+	*req = (struct kvd_req){.op = KVD_OP_FORMAT, .in_bytes = sizeof(wire)};
+	memcpy(in, &wire, sizeof(wire));
+	return true;
+}
+
+static bool hostile_slab(struct sim *sim, int session, struct kvd_req *req, uint8_t *in)
+{
+	*req = (struct kvd_req){.op = KVD_OP_SLAB_GONE, .arg32 = SIM_SLABS_MAX};
+	return true;
+}
+
+static bool hostile_unpin(struct sim *sim, int session, struct kvd_req *req, uint8_t *in)
+{
+	*req = (struct kvd_req){.op = KVD_OP_UNPIN, .n = 20, .in_bytes = 80};
+	req->format = sim->format[0].id[sim->session[session].space];
+	memset(in, 0xee, 80);
+	return req->format != UINT32_MAX;
+}
+
 static bool hostile_op(struct sim *sim, int session, struct kvd_req *req, uint8_t *in)
 {
 	static const uint16_t ops[] = {0, KVD_OP_COUNT, 77, UINT16_MAX};
@@ -259,6 +309,10 @@ static const struct hostile_lie hostile_lies[] = {
 	{"no such flag", true, hostile_flags},
 	{"extras beyond the tokens", false, hostile_extras},
 	{"an admin request", false, hostile_admin},
+	{"a payload that cannot be read", true, hostile_unreadable},
+	{"no such format", false, hostile_format},
+	{"UNPIN of what nobody asked for", false, hostile_unpin},
+	{"SLAB_GONE of no slab", false, hostile_slab},
 };
 
 static void hostile_require_same(struct sim *sim, const struct kvd_status *a,

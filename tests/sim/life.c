@@ -134,7 +134,7 @@ int life_open(struct sim *sim)
 	int slot = life_start(sim, &args, process);
 	if (slot == SIM_NONE)
 		return SIM_NONE;
-	sim->session[slot].deaf = random_percent(&sim->random, 15);
+	sim->session[slot].deaf = random_percent(&sim->random, 20);
 	life_count(sim, slot);
 	return slot;
 }

@@ -205,7 +205,14 @@ uint64_t model_lose(struct sim *sim, int index)
 {
 	struct sim_lease *lease = &sim->lease[index];
 	uint64_t pages = model_open_pages(sim, lease);
+	uint32_t block = model_first_open(sim, lease);
+	uint32_t page_tokens = sim->format[lease->seq.format].page_tokens;
 
+	if (block < SIM_BLOCKS_MAX && (block + 1) * page_tokens <= lease->known_tokens &&
+	    !lease->seq.extra_count && !lease->no_hit) {
+		sim->lost_seq = lease->seq;
+		sim->lost_tokens = (block + 1) * page_tokens;
+	}
 	for (uint64_t left = pages; left; left &= left - 1)
 		sim->page[__builtin_ctzll(left)].writer = SIM_NONE;
 	lease->used = false;

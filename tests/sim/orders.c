@@ -145,6 +145,24 @@ bool orders_pending(const struct sim *sim)
 	return false;
 }
 
+/* Who is in another namespace is told nothing about the page. */
+static void orders_hidden(struct sim *sim, uint32_t space, uint32_t page, uint32_t slab)
+{
+	struct kvd_slab_wire wire;
+
+	for (uint32_t i = 0; i < SIM_SESSIONS_MAX; i++) {
+		const struct sim_session *s = &sim->session[i];
+		if (!s->open || s->space == space)
+			continue;
+		REPORT_REQUIRE(sim,
+			       core_slab_find(sim->core, s->number, page, &wire) == -ENOENT &&
+				       core_slab_imported(sim->core, s->number, slab) == -ENOENT,
+			       "page %u of namespace %u is shown to session model %u", page, space,
+			       i);
+		coverage_other(-ENOENT);
+	}
+}
+
 void orders_import(struct sim *sim, int session, uint32_t page)
 {
 	struct sim_session *s = &sim->session[session];
@@ -163,6 +181,7 @@ void orders_import(struct sim *sim, int session, uint32_t page)
 	REPORT_REQUIRE(sim, core_slab_imported(sim->core, s->number, wire.slab) == 0,
 		       "slab %u is not imported", wire.slab);
 	s->imports |= 1ull << wire.slab;
+	orders_hidden(sim, s->space, page, wire.slab);
 }
 
 void orders_answer(struct sim *sim, int session)

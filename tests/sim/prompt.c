@@ -68,6 +68,12 @@ void prompt_diverge(struct sim *sim, struct sim_sequence *seq, uint32_t from)
 	prompt_hash_from(seq, from);
 }
 
+void prompt_reformat(struct sim_sequence *seq, uint32_t format)
+{
+	seq->format = format;
+	prompt_hash_from(seq, 0);
+}
+
 void prompt_add_extras(struct sim *sim, struct sim_sequence *seq, uint32_t n)
 {
 	static const uint16_t places[] = {3, 20, 37};
@@ -78,6 +84,14 @@ void prompt_add_extras(struct sim *sim, struct sim_sequence *seq, uint32_t n)
 	seq->extra_count = 1;
 	seq->extras[0] = (struct kvd_extra){.token_pos = pos};
 	seq->extras[0].digest[0] = (uint8_t)random_range(&sim->random, 1, 2);
+	prompt_hash_from(seq, 0);
+}
+
+void prompt_cut_extras(struct sim_sequence *seq, uint32_t n)
+{
+	if (seq->extra_count == 0 || seq->extras[0].token_pos < n)
+		return;
+	seq->extra_count = 0;
 	prompt_hash_from(seq, 0);
 }
 

@@ -154,6 +154,7 @@ struct sim_process {
 
 struct sim_pending {
 	bool used;
+	bool faulty; /* its payload cannot be read */
 	bool silent; /* a garbage request: whatever comes back is fine, once */
 	struct kvd_req req;
 	int session;
@@ -210,6 +211,7 @@ struct sim {
 	uint64_t step;
 	bool verbose;
 	bool draining;
+	bool next_faulty; /* the payload of the next request cannot be read */
 	uint32_t make_fails_percent;
 	uint32_t hot_format;   /* most requests are about it */
 	uint32_t hot_space;    /* most sessions are in it */
@@ -231,11 +233,14 @@ struct sim {
 	struct sim_pin pin[SIM_PINS_MAX];
 	struct sim_ticket ticket[SIM_TICKETS_MAX];
 	uint8_t spent_ticket[16];
-	struct sim_sequence why_seq; /* of the WHY that is asked now */
+	struct sim_sequence why_seq;  /* of the WHY that is asked now */
+	struct sim_sequence lost_seq; /* of a lease whose process broke while it computed */
+	uint32_t lost_tokens;	      /* up to the end of the block that it did not seal; or 0 */
 	struct sim_slab slab[SIM_SLABS_MAX];
 	struct sim_page page[SIM_PAGES_MAX];
 	char trace[SIM_TRACE_LINES][SIM_TRACE_BYTES];
 	uint64_t trace_next;
+	uint64_t digest; /* of all that the core said */
 };
 
 #endif

@@ -52,6 +52,8 @@ bool wire_send(struct sim *sim, int session, struct kvd_req req, const void *in,
 	req.tag = sim->next_tag;
 	p->used = true;
 	p->silent = lease == WIRE_SILENT;
+	p->faulty = p->silent && sim->next_faulty;
+	sim->next_faulty = false;
 	p->req = req;
 	p->session = session;
 	p->lease = lease < 0 ? SIM_NONE : lease;
@@ -85,10 +87,19 @@ static int wire_payload(void *ctx, uint32_t session, const struct kvd_req *req, 
 	REPORT_REQUIRE(sim, p, "payload of an unknown request is asked for");
 	REPORT_REQUIRE(sim, sim->by_number[session] == p->session,
 		       "payload asked for in another session's name");
-	if (req->in_bytes > SIM_IN_MAX)
+	if (req->in_bytes > SIM_IN_MAX || p->faulty)
 		return -EFAULT;
 	memcpy(out, p->in, req->in_bytes);
 	return 0;
+}
+
+static void wire_digest(struct sim *sim, const struct kvd_rep *rep)
+{
+	uint64_t words[sizeof(*rep) / sizeof(uint64_t)];
+
+	memcpy(words, rep, sizeof(words));
+	for (uint32_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		sim->digest = random_mix(sim->digest ^ words[i]) + 1;
 }
 
 static void wire_reply(void *ctx, uint32_t session, const struct kvd_req *req,
@@ -115,6 +126,7 @@ static void wire_reply(void *ctx, uint32_t session, const struct kvd_req *req,
 		     coverage_op_name(rep->op), rep->tag, rep->result, rep->lease, rep->words[0],
 		     rep->words[1]);
 	coverage_reply(rep->op, rep->result);
+	wire_digest(sim, rep);
 	p->used = false;
 	if (p->lease != SIM_NONE)
 		sim->lease[p->lease].pending = SIM_NONE;

@@ -7,9 +7,11 @@
  */
 #include "tests/sim/world.h"
 
+#include "tests/sim/coverage.h"
 #include "tests/sim/report.h"
 #include "tests/sim/wire.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define WORLD_PAGE_BYTES 256u
@@ -45,7 +47,7 @@ static void world_config(struct sim *sim)
 		.page_align_bytes = WORLD_PAGE_BYTES,
 		.session_share_permille = random_range(r, 400, 1000),
 		.magazine_permille = random_range(r, 100, 400),
-		.retire_grace_ns = 50 * 1000000ull,
+		.retire_grace_ns = random_range(r, 5, 60) * 1000000ull,
 		.policy = "lru",
 	};
 }
@@ -91,6 +93,36 @@ static void world_spaces(struct sim *sim)
 	}
 }
 
+/* What must be refused before anything happens. */
+static void world_refusals(struct sim *sim)
+{
+	static const uint8_t wrong[64] = "wrong";
+	struct core_space_args args = {.name = "default"};
+	struct core_config config = sim->config;
+	struct core *none;
+
+	REPORT_REQUIRE(sim, core_space_add(sim->core, &args) == -EEXIST, "a second \"default\"");
+	args.name = "one more";
+	REPORT_REQUIRE(sim, core_space_add(sim->core, &args) == -ENOSPC, "a namespace too many");
+	args.name = "";
+	REPORT_REQUIRE(sim, core_space_add(sim->core, &args) == -EINVAL,
+		       "a namespace without name");
+	REPORT_REQUIRE(sim,
+		       core_space_find(sim->core, "default", wrong, 5) == -EACCES &&
+			       core_space_find(sim->core, "default", wrong, 0) == -EACCES,
+		       "a wrong secret is accepted");
+	REPORT_REQUIRE(sim, core_space_find(sim->core, "nobody", wrong, 5) == -ENOENT,
+		       "a namespace that does not exist is found");
+	config.formats_max = 0;
+	REPORT_REQUIRE(sim, core_new(&config, &wire_ops, sim, &none) == -EINVAL,
+		       "a core without formats is made");
+	coverage_other(-EEXIST);
+	coverage_other(-ENOSPC);
+	coverage_other(-EINVAL);
+	coverage_other(-EACCES);
+	coverage_other(-ENOENT);
+}
+
 void world_init(struct sim *sim, uint64_t seed)
 {
 	memset(sim, 0, sizeof(*sim));
@@ -113,6 +145,7 @@ void world_init(struct sim *sim, uint64_t seed)
 	int rc = core_new(&sim->config, &wire_ops, sim, &sim->core);
 	REPORT_REQUIRE(sim, rc == 0, "core_new: %d", rc);
 	world_spaces(sim);
+	world_refusals(sim);
 }
 
 void world_fini(struct sim *sim)
