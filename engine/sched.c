@@ -156,13 +156,20 @@ static void refuse_errno(struct sched *d, struct seq *s, int r, uint64_t now_ns)
 	refuse(d, s, 500, error, now_ns);
 }
 
-static void refuse_too_big(struct sched *d, struct seq *s, uint64_t now_ns)
+/* A stream that has grown beyond what kvd gives ends as one that fills its context does. */
+static void end_too_big(struct sched *d, struct seq *s, uint64_t now_ns)
 {
 	char error[256];
 
+	if (seq_generated(s) > 0) {
+		log_info("sched", "request %llu ends after %u tokens: kvd lends no more pages",
+			 (unsigned long long)s->id, s->token_count);
+		sched_end(d, s, ENGINE_FINISH_LENGTH, 0, NULL, now_ns);
+		return;
+	}
 	snprintf(error, sizeof(error),
-		 "%u tokens need more KV memory than the whole pool has; send a shorter prompt, or "
-		 "give kvd a larger --pool-bytes",
+		 "%u tokens need more KV memory than kvd lets one engine have; send a shorter "
+		 "prompt, or give kvd a larger --pool-bytes or --session-share",
 		 s->token_count);
 	refuse(d, s, 400, error, now_ns);
 }
@@ -192,7 +199,7 @@ static void acquire_ended(struct sched *d, struct seq *s, const struct kv_event 
 	if (ev->result == KV_FULL && !(s->interrupted && d->active_count > 1)) {
 		refuse_full(d, s, ev, now_ns);
 	} else if (ev->result == -E2BIG) {
-		refuse_too_big(d, s, now_ns);
+		end_too_big(d, s, now_ns);
 	} else if (ev->result == KV_DRAINING) {
 		refuse(d, s, 503, "kvd is being drained and takes no new work; try again later",
 		       now_ns);
@@ -499,7 +506,7 @@ static void admit(struct sched *d, uint64_t now_ns)
 		if (r == KV_AGAIN || r == KV_GONE)
 			return;
 		if (r == -E2BIG) {
-			refuse_too_big(d, s, now_ns);
+			end_too_big(d, s, now_ns);
 		} else if (r != KV_OK) {
 			refuse_errno(d, s, r, now_ns);
 		} else {
@@ -518,6 +525,8 @@ static void admit(struct sched *d, uint64_t now_ns)
 static void end_cancelled(struct sched *d, struct list_link *head, uint64_t now_ns)
 {
 	LIST_FOR_EACH_SAFE (l, next, head) {
+		struct seq *s = seq_of(l);
+
 		/* Partner: the store in engine_cancel(). */
 		if (!atomic_load_acquire(&s->cancelled))
 			continue;

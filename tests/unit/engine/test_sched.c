@@ -236,6 +236,25 @@ static void refusals_have_numbers(void **state)
 	world_fini(&w);
 }
 
+/* Alone, with more to say than the pool holds: what was said stands, and is all there is. */
+static void outgrowing_the_pool_ends_by_length(void **state)
+{
+	static struct client c, want;
+	struct world_options o = world_defaults;
+	struct world w;
+
+	o.pages = 8;
+	world_init(&w, &o);
+	client_init(&c, prompt, 90, 100);
+	world_submit(&w, &c);
+	world_run(&w, &c, 1);
+	assert_int_equal(c.done.finish, ENGINE_FINISH_LENGTH);
+	assert_in_range(c.count, 128 - 90, 99);
+	world_expected(&c, &want);
+	assert_memory_equal(c.tokens, want.tokens, c.count * sizeof(*c.tokens));
+	world_fini(&w);
+}
+
 static void follows_a_foreign_builder(void **state)
 {
 	static struct client c, want;
@@ -586,8 +605,9 @@ TEST_MAIN(sched, TEST(batch_equals_alone), TEST(warm_equals_cold), TEST(cold_run
 	  TEST(twins_are_computed_once), TEST(younger_ones_give_way),
 	  TEST(magazine_ceiling_is_no_dead_end),
 	  TEST(waiting_requests_do_not_push_running_ones_out), TEST(refusals_have_numbers),
-	  TEST(follows_a_foreign_builder), TEST(starts_when_the_builder_has_sealed),
-	  TEST(takes_over_from_a_builder_that_sleeps), TEST(stream_survives_the_daemon),
-	  TEST(waits_for_the_daemon_no_longer_than_told), TEST(cancel_frees_in_every_state),
-	  TEST(end_tokens_end), TEST(prompt_logprobs_come_for_every_position),
-	  TEST(long_prompts_do_not_starve), TEST(chaos_changes_no_token))
+	  TEST(outgrowing_the_pool_ends_by_length), TEST(follows_a_foreign_builder),
+	  TEST(starts_when_the_builder_has_sealed), TEST(takes_over_from_a_builder_that_sleeps),
+	  TEST(stream_survives_the_daemon), TEST(waits_for_the_daemon_no_longer_than_told),
+	  TEST(cancel_frees_in_every_state), TEST(end_tokens_end),
+	  TEST(prompt_logprobs_come_for_every_position), TEST(long_prompts_do_not_starve),
+	  TEST(chaos_changes_no_token))
