@@ -72,6 +72,20 @@ static int check_size(const struct gguf *g, const struct settings *s, char *erro
 	return -ENOMEM;
 }
 
+/* Token ids of the tokenizer are rows of the embedding: there must be one for each. */
+static int check_vocab(const struct loader *l, const struct settings *s, char *error, size_t size)
+{
+	const struct gguf_tensor *embed = gguf_tensor_find(l->file, "token_embd.weight");
+	uint32_t tokens = tokenizer_vocab(l->tokenizer);
+
+	/* A file without it is refused with the model. */
+	if (!embed || tokens <= embed->ne[1])
+		return 0;
+	snprintf(error, size, "%s: the file lists %u tokens and has embeddings for %llu: damaged",
+		 s->model, tokens, (unsigned long long)embed->ne[1]);
+	return -EINVAL;
+}
+
 static int load_model(struct loader *l, const struct settings *s, bool (*interrupted)(void),
 		      char *error, size_t size)
 {
@@ -117,7 +131,13 @@ int loader_load(struct loader *l, const struct settings *s, bool (*interrupted)(
 		snprintf(error, size, "%s: %s", s->model, why);
 		return r;
 	}
-	return load_model(l, s, interrupted, error, size);
+	r = check_vocab(l, s, error, size);
+	if (r == 0)
+		r = load_model(l, s, interrupted, error, size);
+	/* Everything was copied or packed: its map would only weigh on this process's memory. */
+	gguf_close(l->file);
+	l->file = NULL;
+	return r;
 }
 
 void loader_free(struct loader *l)
