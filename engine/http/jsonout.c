@@ -4,51 +4,37 @@
  * JSON. All functions return new references, NULL only without memory.
  */
 #include "engine/http/jsonout.h"
+#include "engine/text/utf8.h"
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
-
-/* The length of the character at text, or 0: not UTF-8. */
-static size_t char_bytes(const char *text, size_t bytes)
-{
-	utf8proc_int32_t c;
-	utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)text,
-					      (utf8proc_ssize_t)(bytes < 4 ? bytes : 4), &c);
-
-	return n > 0 ? (size_t)n : 0;
-}
 
 bool jsonout_is_utf8(const char *text, size_t bytes)
 {
-	for (size_t at = 0, n; at < bytes; at += n) {
-		n = char_bytes(text + at, bytes - at);
-		if (n == 0)
+	for (size_t at = 0, step; at < bytes; at += step)
+		if (utf8_next(text + at, bytes - at, &step) != UTF8_CHARACTER)
 			return false;
-	}
 	return true;
 }
 
+/* As detok.c spells the same bytes in the text: one U+FFFD for each broken beginning. */
 json_t *jsonout_text(const char *text, size_t bytes)
 {
-	static const char replacement[] = "\xEF\xBF\xBD";
-
 	if (bytes == 0)
 		return json_string("");
 	if (jsonout_is_utf8(text, bytes))
 		return json_stringn(text, bytes);
-	char *fixed = malloc(3 * bytes + 1);
+	char *fixed = malloc(UTF8_REPLACEMENT_BYTES * bytes);
 	size_t used = 0;
 	if (!fixed)
 		return NULL;
-	for (size_t at = 0; at < bytes;) {
-		size_t n = char_bytes(text + at, bytes - at);
-		size_t step = n ? n : 1;
+	for (size_t at = 0, step; at < bytes; at += step) {
+		bool good = utf8_next(text + at, bytes - at, &step) == UTF8_CHARACTER;
+		size_t n = good ? step : UTF8_REPLACEMENT_BYTES;
 
-		memcpy(fixed + used, n ? text + at : replacement, n ? n : 3);
-		used += n ? n : 3;
-		at += step;
+		memcpy(fixed + used, good ? text + at : UTF8_REPLACEMENT, n);
+		used += n;
 	}
 	json_t *out = json_stringn(fixed, used);
 	free(fixed);
