@@ -8,6 +8,7 @@
  * the model. The main thread only waits for signals.
  */
 #include "base/log.h"
+#include "base/units.h"
 #include "engine/footprint.h"
 #include "engine/http/http.h"
 #include "engine/kv.h"
@@ -23,6 +24,8 @@
 
 #define SECRET_BYTES_MAX 64u
 #define EXIT_USAGE 2
+#define FIND_WAIT_NS (2 * UNITS_NS_PER_S)
+#define FIND_PAUSE_NS (50 * UNITS_NS_PER_MS)
 
 struct program {
 	struct settings settings;
@@ -236,13 +239,27 @@ static const char *model_name(const struct program *p)
 	return slash ? slash + 1 : p->settings.model;
 }
 
+/* A daemon that was started a moment before us may not listen yet. */
+static int find_kvd(struct program *p, const sigset_t *stop)
+{
+	const struct timespec pause = {.tv_nsec = FIND_PAUSE_NS};
+	uint64_t deadline_ns = units_now_ns() + FIND_WAIT_NS;
+	int r;
+
+	do {
+		r = kv_find(&p->config, p->error, sizeof(p->error));
+	} while ((r == -ENOENT || r == -ECONNREFUSED) && units_now_ns() < deadline_ns &&
+		 sigtimedwait(stop, NULL, &pause) < 0);
+	return r;
+}
+
 static int serve(struct program *p, const sigset_t *stop)
 {
 	int r = start_http(p);
 	int number;
 
 	if (r == 0)
-		r = kv_find(&p->config, p->error, sizeof(p->error));
+		r = find_kvd(p, stop);
 	if (r == 0)
 		r = load(p);
 	if (r == 0)
