@@ -169,7 +169,7 @@ Left running: kvd {kvd.pid}, engine A {program_a.pid} at {a}, engine B {program_
     -d '{{"prompt": "Once upon a time", "max_tokens": 64, "stream": true}}'
   curl -s {a}/metrics
   {build}/tools/kvctl/kvctl --socket {system.socket} status
-Stop it: kill {program_a.pid} {program_b.pid} {kvd.pid}; rm -r {system.runtime}""")
+Stop it: kill {program_a.pid} {program_b.pid} {kvd.pid}; rm -rf {system.runtime}""")
 
 
 def run(system, args):
