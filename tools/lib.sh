@@ -4,9 +4,9 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 # Debian packages: what the build needs, and what the tests need beside it.
-build_packages=(gcc meson ninja-build pkg-config libjemalloc-dev libcmocka-dev libmicrohttpd-dev
-	libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev python3 python3-pip python3-venv
-	ca-certificates curl)
+build_packages=(gcc libc6-dev meson ninja-build pkg-config libjemalloc-dev libcmocka-dev
+	libmicrohttpd-dev libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev python3
+	python3-pip python3-venv ca-certificates curl)
 test_packages=(binutils git)
 ci_packages=(clang libclang-rt-14-dev)
 
@@ -61,8 +61,10 @@ install_packages() {
 }
 
 install_missing() {
-	export DEBIAN_FRONTEND=noninteractive
-	as_root apt-get update && as_root apt-get install -y --no-install-recommends "$@"
+	# sudo keeps no variables: env comes after it.
+	as_root apt-get update &&
+		as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y \
+			--no-install-recommends "$@"
 }
 
 # configure_build DIR OPTION...: sets the build folder up, or takes the one that is there. A folder
