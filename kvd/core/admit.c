@@ -82,7 +82,7 @@ static uint64_t pages_too_many(const struct core *core, const struct call *call,
 	uint64_t held = core->sessions[call->session].held_bytes + bytes;
 	uint64_t share = session_share_bytes(core);
 
-	if (call->req->op == KVD_OP_TOPUP || held <= share)
+	if (held <= share)
 		return 0;
 	return bits_div_ceil(held - share, f->block_bytes) * f->part_count;
 }

@@ -200,6 +200,27 @@ static void drain_lets_nobody_in(void **state)
 	harness_free(h);
 }
 
+/* Decoding makes a session larger than its prompts were: the share holds for that, too. */
+static void share_bounds_topups(void **state)
+{
+	struct core_config config = harness_config(16, 4);
+
+	config.session_share_permille = 500;
+	struct harness *h = harness_with(&config);
+	uint32_t s = harness_session(h, 0, 0, 0);
+	uint32_t t = harness_session(h, 0, 0, 0);
+	uint32_t f = harness_format(h, s, 1, 16, 1, HARNESS_PAGE_BYTES);
+	struct kvd_req topup = {.op = KVD_OP_TOPUP, .format = f, .n = 1, .out_bytes = 8};
+
+	harness_tokens(1, 256, tokens);
+	uint64_t lease = harness_acquire(h, s, f, tokens, 128, 0)->rep.lease;
+	assert_int_equal(harness_call(h, s, topup, NULL)->rep.result, KVD_FULL);
+	assert_int_equal(harness_call(h, t, topup, NULL)->rep.result, 0);
+	harness_release(h, s, lease);
+	assert_int_equal(harness_call(h, s, topup, NULL)->rep.result, 0);
+	harness_free(h);
+}
+
 /* A step whose budget was all spent on freeing memory leaves the waiting to the next one. */
 static void spent_budget_loses_no_waiter(void **state)
 {
@@ -272,4 +293,4 @@ TEST_MAIN(wait, cmocka_unit_test(refusal_has_the_numbers),
 	  cmocka_unit_test(pool_shrinks_when_a_slab_cannot_be_made),
 	  cmocka_unit_test(drain_lets_nobody_in), cmocka_unit_test(spent_budget_loses_no_waiter),
 	  cmocka_unit_test(failed_attempt_wakes_nobody),
-	  cmocka_unit_test(nobody_takes_all_the_room))
+	  cmocka_unit_test(nobody_takes_all_the_room), cmocka_unit_test(share_bounds_topups))
