@@ -31,6 +31,8 @@
 #define AHEAD_TOKENS 8u
 #define BARREN_MAX 8u
 #define TOPUP_BLOCKS_MAX 1024u
+/* A builder that computes shows nothing for a step; a busy host makes that longer. */
+#define PATIENCE_STEPS 4u
 
 void sched_init(struct sched *d, const struct sched_config *config, struct kv *kv,
 		struct forward *forward, const struct kernel_ops *ops, struct engine_stats *stats)
@@ -40,7 +42,8 @@ void sched_init(struct sched *d, const struct sched_config *config, struct kv *k
 			    .forward = forward,
 			    .ops = ops,
 			    .stats = stats,
-			    .topup_max = TOPUP_BLOCKS_MAX};
+			    .topup_max = TOPUP_BLOCKS_MAX,
+			    .patience_ns = config->patience_ns};
 	list_init(&d->queue);
 	list_init(&d->active);
 	list_init(&d->ended);
@@ -405,7 +408,7 @@ static void follow(struct sched *d, struct seq *s, const struct kv_lease *lease,
 		s->progress_ns = now_ns;
 	}
 	/* A leader of our own needs no watching: it runs in this very loop, or lets go. */
-	if (lease->follows_own || now_ns - s->progress_ns < d->config.patience_ns)
+	if (lease->follows_own || now_ns - s->progress_ns < d->patience_ns)
 		return;
 	s->progress_ns = now_ns;
 	extend(d, s, KV_EXTEND_TAKE);
@@ -594,6 +597,11 @@ void sched_tick(struct sched *d, uint64_t now_ns)
 		admit(d, now_ns);
 	if (d->active_count == 0)
 		kv_return_all(d->kv);
+}
+
+void sched_note_step(struct sched *d, uint64_t full_step_ns)
+{
+	d->patience_ns = BITS_MAX(d->config.patience_ns, PATIENCE_STEPS * full_step_ns);
 }
 
 uint64_t sched_timeout_ns(const struct sched *d)

@@ -39,7 +39,8 @@ struct sched {
 	uint32_t topup_max;	 /* what a refusal has taught */
 	uint64_t topup_after_ns; /* not before */
 	uint64_t admit_after_ns;
-	uint64_t lost_ns; /* since when kvd is gone; 0: it is there */
+	uint64_t lost_ns;     /* since when kvd is gone; 0: it is there */
+	uint64_t patience_ns; /* the config's, or several of the steps that are taken here */
 };
 
 void sched_init(struct sched *d, const struct sched_config *config, struct kv *kv,
@@ -52,6 +53,8 @@ void sched_add(struct sched *d, struct seq *s);
 void sched_event(struct sched *d, const struct kv_event *ev, uint64_t now_ns);
 /* Everything that is due: cancels, expiries, pages, admissions. */
 void sched_tick(struct sched *d, uint64_t now_ns);
+/* How long a full step of prompts takes here, and so about as long where others build. */
+void sched_note_step(struct sched *d, uint64_t full_step_ns);
 /* How long the loop may sleep when no row can be computed; UINT64_MAX: until something comes. */
 uint64_t sched_timeout_ns(const struct sched *d);
 

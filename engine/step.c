@@ -349,6 +349,8 @@ static void measure(struct step *t, struct sched *d, uint64_t from_ns, uint64_t 
 	double rate = (double)t->rows * (double)UNITS_NS_PER_S / (double)(now_ns - from_ns);
 
 	t->rate = t->rate > 0 ? 0.8 * t->rate + 0.2 * rate : rate;
+	sched_note_step(
+		d, (uint64_t)((double)t->limits.batch_tokens * (double)UNITS_NS_PER_S / t->rate));
 	if (t->rate_sent_ns && now_ns - t->rate_sent_ns < RATE_PERIOD_NS)
 		return;
 	kv_rate(d->kv, (uint64_t)t->rate);

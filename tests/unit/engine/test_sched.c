@@ -333,6 +333,30 @@ static void takes_over_from_a_builder_that_sleeps(void **state)
 	world_fini(&w);
 }
 
+/* Where a step takes long, a builder that shows nothing for as long is no dead one. */
+static void patience_grows_with_the_steps(void **state)
+{
+	struct kvd_lease *foreign;
+	struct standin_counts counts;
+	static struct client c;
+	struct world w;
+
+	world_init(&w, &world_defaults);
+	foreign = standin_foreign_acquire(w.kv, prompt, 64);
+	client_init(&c, prompt, 70, 6);
+	world_submit(&w, &c);
+	sched_note_step(&w.sched, 100 * UNITS_NS_PER_MS);
+	for (int i = 0; i < 390; i++)
+		assert_false(world_turn(&w));
+	standin_counts(w.kv, &counts);
+	assert_int_equal(counts.takes, 0);
+	world_run(&w, &c, 1);
+	standin_counts(w.kv, &counts);
+	assert_int_equal(counts.takes, 1);
+	standin_foreign_release(w.kv, foreign);
+	world_fini(&w);
+}
+
 static void stream_survives_the_daemon(void **state)
 {
 	static struct client c[3], late, want;
@@ -607,7 +631,7 @@ TEST_MAIN(sched, TEST(batch_equals_alone), TEST(warm_equals_cold), TEST(cold_run
 	  TEST(waiting_requests_do_not_push_running_ones_out), TEST(refusals_have_numbers),
 	  TEST(outgrowing_the_pool_ends_by_length), TEST(follows_a_foreign_builder),
 	  TEST(starts_when_the_builder_has_sealed), TEST(takes_over_from_a_builder_that_sleeps),
-	  TEST(stream_survives_the_daemon), TEST(waits_for_the_daemon_no_longer_than_told),
-	  TEST(cancel_frees_in_every_state), TEST(end_tokens_end),
-	  TEST(prompt_logprobs_come_for_every_position), TEST(long_prompts_do_not_starve),
-	  TEST(chaos_changes_no_token))
+	  TEST(patience_grows_with_the_steps), TEST(stream_survives_the_daemon),
+	  TEST(waits_for_the_daemon_no_longer_than_told), TEST(cancel_frees_in_every_state),
+	  TEST(end_tokens_end), TEST(prompt_logprobs_come_for_every_position),
+	  TEST(long_prompts_do_not_starve), TEST(chaos_changes_no_token))
