@@ -2,8 +2,10 @@
 /*
  * Takes requests, checks their form, lets the core step.
  *
- * Fairness: a session gets at most 64 requests or 256 Ki tokens of work a turn; a request that is
- * bigger than what is left is held and is the first, alone, of the next turn.
+ * Fairness: a session gets at most 64 requests, 256 Ki tokens or SERVE_TURN_NS of work a turn; a
+ * request that has more tokens than are left is held and is the first, alone, of the next turn. The
+ * time is for what counts no tokens and is long all the same: forks of long sequences, thousands of
+ * pages in one request.
  *
  * By the socket one request is in flight at a time: its payload stays in the peer's packet until
  * the reply, and the socket is not read before. The mark PEER_BY_SOCKET in in_off, which a checked
@@ -11,6 +13,7 @@
  */
 #include "kvd/serve.h"
 #include "base/bits.h"
+#include "base/units.h"
 #include "kvd/crash.h"
 #include "kvd/outputs.h"
 #include "kvd/peer.h"
@@ -86,12 +89,14 @@ static int serve_next(struct peer *p, struct kvd_req *out)
 uint32_t serve_ring(struct peer *p)
 {
 	struct kvd_req req;
+	uint64_t start_ns = 0;
 	uint32_t taken = 0, tokens = 0;
 	int r = 0;
 
 	if (p->admin || p->session < 0)
 		return 0;
-	while (taken < SERVE_REQUESTS_PER_TURN && !p->broken && !p->ended) {
+	while (taken < SERVE_REQUESTS_PER_TURN && !p->broken && !p->ended &&
+	       (taken == 0 || units_now_ns() - start_ns < SERVE_TURN_NS)) {
 		r = serve_next(p, &req);
 		if (r <= 0)
 			break;
@@ -101,6 +106,8 @@ uint32_t serve_ring(struct peer *p)
 			p->held_req = req;
 			break;
 		}
+		if (taken == 0)
+			start_ns = units_now_ns();
 		tokens += n;
 		taken++;
 		serve_ring_request(p, &req);

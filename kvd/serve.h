@@ -11,6 +11,7 @@ struct peer;
 
 #define SERVE_REQUESTS_PER_TURN 64u
 #define SERVE_TOKENS_PER_TURN (256u << 10)
+#define SERVE_TURN_NS 500000ull
 
 /* One turn's share of the ring. How many requests were taken; 0: there was none. */
 uint32_t serve_ring(struct peer *p);
