@@ -20,8 +20,12 @@ struct chat_template {
 	char *system; /* the message that the template puts first when there is none; or NULL */
 };
 
+/* What is known of a word that is spelled like a token: merging need not lead to that token. */
+enum parts_word { PARTS_WORD_NEW, PARTS_WORD_WHOLE, PARTS_WORD_PIECES };
+
 struct tokenizer {
 	struct vocab vocab;
+	uint8_t *word; /* [vocab.count], enum parts_word; atomic, and only ever leaves NEW */
 	struct merges merges;
 	struct added added;
 	const struct pretok_rule *rule;

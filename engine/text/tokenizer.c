@@ -4,14 +4,15 @@
  * not becomes U+FFFD), take out added tokens, normalise and cut what lies between them into words
  * (pretok.c), encode each word (bpe.c).
  *
- * A struct tokenizer is immutable; what an encoding changes is its own, so any number of threads
- * may encode at once.
+ * A struct tokenizer is immutable but for what it has learnt of words (struct tokenizer.word);
+ * everything else that an encoding changes is its own, so any number of threads may encode at once.
  */
 #include "engine/model/fail.h"
 #include "engine/text/bpe.h"
 #include "engine/text/parts.h"
 #include "engine/text/utf8.h"
 
+#include <base/atomic.h>
 #include <base/bits.h>
 #include <base/log.h>
 #include <utf8proc.h>
@@ -125,7 +126,9 @@ static int load(struct tokenizer *t, const struct gguf *g, char *error, size_t s
 		status = vocab_init(&t->vocab, g, error, size);
 	if (!status)
 		status = merges_init(&t->merges, &t->vocab, g, error, size);
-	if (!status && added_init(&t->added, &t->vocab))
+	if (!status)
+		t->word = calloc(t->vocab.count, sizeof(*t->word));
+	if (!status && (!t->word || added_init(&t->added, &t->vocab)))
 		status = fail_with(error, size, -ENOMEM, "no memory for the tokenizer");
 	if (!status)
 		status = read_token(g, "tokenizer.ggml.bos_token_id", t->vocab.count, &t->bos,
@@ -161,6 +164,7 @@ void tokenizer_free(struct tokenizer *t)
 		return;
 	chat_fini(t);
 	free(t->chat_text);
+	free(t->word);
 	added_fini(&t->added);
 	merges_fini(&t->merges);
 	vocab_fini(&t->vocab);
@@ -171,20 +175,36 @@ void tokenizer_free(struct tokenizer *t)
 /* --- encoding ----------------------------------------------------------------------------------
  */
 
+/* What merging made of a word that is spelled like token `id`. */
+static void learn_word(const struct encoding *e, uint32_t id, size_t first)
+{
+	const struct tokens *out = &e->tokens;
+
+	if (out->count > out->max)
+		return; /* nobody knows which tokens they were */
+	bool whole = out->count == first + 1 && out->out[first] == id;
+	atomic_store_relaxed(&e->t->word[id], whole ? PARTS_WORD_WHOLE : PARTS_WORD_PIECES);
+}
+
+/* Most words of a text are one token, which is cheaper to remember than to merge anew. */
 static int encode_word(void *ctx, const char *word, size_t bytes)
 {
 	struct encoding *e = ctx;
 	const struct tokenizer *t = e->t;
+	uint32_t id = vocab_find(&t->vocab, word, bytes);
+	size_t first = e->tokens.count;
+	/* Partner: learn_word(). Whoever sees nothing merges, and finds the same. */
+	enum parts_word known =
+		id == VOCAB_NONE ? PARTS_WORD_PIECES : atomic_load_relaxed(&t->word[id]);
 
-	if (t->rule->whole_words) {
-		uint32_t id = vocab_find(&t->vocab, word, bytes);
-
-		if (id != VOCAB_NONE) {
-			tokens_push(&e->tokens, id);
-			return 0;
-		}
+	if (known == PARTS_WORD_WHOLE || (id != VOCAB_NONE && t->rule->whole_words)) {
+		tokens_push(&e->tokens, id);
+		return 0;
 	}
-	return bpe_encode(&t->vocab, &t->merges, &e->bpe, word, bytes, &e->tokens);
+	int status = bpe_encode(&t->vocab, &t->merges, &e->bpe, word, bytes, &e->tokens);
+	if (!status && known == PARTS_WORD_NEW)
+		learn_word(e, id, first);
+	return status;
 }
 
 /* Text without added tokens in it. */

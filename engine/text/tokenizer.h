@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Text to token ids and back, equal to Hugging Face's tokenizers for the same model. Immutable
- * after loading; all functions may be called from any thread.
+ * after loading, as seen from here; all functions may be called from any thread.
  */
 #ifndef ENGINE_TEXT_TOKENIZER_H
 #define ENGINE_TEXT_TOKENIZER_H

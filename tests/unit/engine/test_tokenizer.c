@@ -70,6 +70,31 @@ static void tokens_beyond_the_array_are_counted(void **state)
 	assert_int_equal(tokenizer_encode(t, "", 0, true, NULL, 0), 0);
 }
 
+/* What was learnt of a word changes nothing: not the first time, nor where the array was short. */
+static void words_are_the_same_again(void **state)
+{
+	static const char text[] = "the hello hell and thehello Zing ing 's";
+	uint32_t first[64], again[64], none[1];
+	struct tokenizer *fresh = text_tiny();
+	int64_t n = tokenizer_encode(fresh, text, strlen(text), false, first, ARRAY_LEN(first));
+
+	(void)state;
+	assert_in_range(n, 1, ARRAY_LEN(first));
+	for (size_t i = 0; i < 3; i++) {
+		int64_t m =
+			tokenizer_encode(fresh, text, strlen(text), false, again, ARRAY_LEN(again));
+
+		assert_int_equal(m, n);
+		assert_memory_equal(again, first, (size_t)n * sizeof(*first));
+	}
+	tokenizer_free(fresh);
+	fresh = text_tiny();
+	assert_int_equal(tokenizer_encode(fresh, text, strlen(text), false, none, 1), n);
+	assert_int_equal(tokenizer_encode(fresh, text, strlen(text), false, again, 64), n);
+	assert_memory_equal(again, first, (size_t)n * sizeof(*first));
+	tokenizer_free(fresh);
+}
+
 /* Every byte has a token here, so any valid text comes back as it was. */
 static void random_texts_come_back(void **state)
 {
@@ -208,6 +233,7 @@ int main(void)
 		cmocka_unit_test(special_spellings_are_tokens_only_on_request),
 		cmocka_unit_test(broken_text_becomes_replacement_characters),
 		cmocka_unit_test(tokens_beyond_the_array_are_counted),
+		cmocka_unit_test(words_are_the_same_again),
 		cmocka_unit_test(random_texts_come_back),
 		cmocka_unit_test(questions_are_answered),
 		cmocka_unit_test(wrong_files_are_refused),
