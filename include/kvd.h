@@ -204,7 +204,7 @@ int kvd_bind(struct kvd *k, struct kvd_lease *lease);
  * Says that blocks [first_block, first_block + block_count) are complete, on the device too.
  * `tokens` continue the sequence beyond info.token_count, at least to the end of the last block;
  * prompt tokens are not repeated. One KVD_EV_SEAL follows (result 0 or KVD_KEPT), which the caller
- * may ignore. 0, -EAGAIN, -EINVAL, KVD_GONE.
+ * may ignore. 0, -EAGAIN, -EINVAL, -E2BIG (more than KVD_SEAL_BLOCKS_MAX), KVD_GONE.
  */
 int kvd_seal(struct kvd *k, struct kvd_lease *lease, uint32_t first_block, uint32_t block_count,
 	     const uint32_t *tokens, uint32_t token_count);

@@ -37,6 +37,7 @@
 #define KVD_DESCRIPTION_MAX 4096u /* bytes of a format's description, its NUL included */
 #define KVD_NAME_MAX 64u	  /* bytes of a namespace or session name, its NUL included */
 #define KVD_EXTRAS_PER_BLOCK 8u
+#define KVD_SEAL_BLOCKS_MAX 4096u /* of one SEAL */
 #define KVD_FDS_MAX 4u	    /* descriptors in one packet */
 #define KVD_TAIL_RUN_MIN 8u /* the shortest common run worth copying a tail for */
 

@@ -292,6 +292,8 @@ static int sequence_seal_check(const struct kvd_lease *l, uint32_t first, uint32
 {
 	uint64_t known = (uint64_t)l->token_count + token_count;
 
+	if (count > KVD_SEAL_BLOCKS_MAX)
+		return error_set(-E2BIG, "seal: at most %u blocks at once", KVD_SEAL_BLOCKS_MAX);
 	if (count == 0 || first >= l->block_count || count > l->block_count - first)
 		return error_set(-EINVAL, "seal: no blocks [%u, +%u)", first, count);
 	if (token_count > KVD_REQUEST_TOKENS_MAX || (token_count && !tokens) ||

@@ -82,7 +82,7 @@ static int check(struct core *core, struct call *call, const uint32_t **out_toke
 		return rc;
 	const struct lease *l = &core->leases[*out_lease];
 	uint64_t end = (uint64_t)req->first + req->m;
-	if (req->m > CORE_STEP_MAX)
+	if (req->m > KVD_SEAL_BLOCKS_MAX)
 		return -E2BIG;
 	if (req->m == 0 ||
 	    end * core->formats[l->format].page_tokens > (uint64_t)l->token_count + req->n)

@@ -249,6 +249,7 @@ static void sequence_seals(void **state)
 	assert_int_equal(count, 4);
 	uint64_t before = pages[3];
 	assert_true(writable(before));
+	assert_int_equal(kvd_seal(b.k, l, 0, KVD_SEAL_BLOCKS_MAX + 1, NULL, 0), -E2BIG);
 	assert_int_equal(kvd_seal(b.k, l, 0, 0, NULL, 0), -EINVAL);
 	assert_int_equal(kvd_seal(b.k, l, 3, 2, b.tokens, 60), -EINVAL);
 	assert_int_equal(kvd_seal(b.k, l, UINT32_MAX, 2, b.tokens, 60), -EINVAL);
