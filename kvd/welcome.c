@@ -226,6 +226,7 @@ static int welcome_memory(struct peer *p, const struct kvd_hello *hello, uint32_
 		r = ring_bell_new(&p->ring.bell_to_client, &p->client_bells[1]);
 	if (r < 0)
 		return r;
+	core_session_show(p->server->core, (uint32_t)p->session);
 	return loop_add(&p->server->loop, &p->bell, p->ring.bell_to_kvd, EPOLLIN, serve_bell);
 }
 

@@ -131,6 +131,8 @@ struct core_session_args {
 /* The number of the session, or -EUSERS, -ENOENT (group). */
 int core_session_open(struct core *core, const struct core_session_args *args, uint64_t now_ns);
 uint64_t core_session_group(const struct core *core, uint32_t session);
+/* Calls session_row() again: for a shell that makes the table after the session. */
+void core_session_show(struct core *core, uint32_t session);
 
 enum core_session_end {
 	CORE_END_BYE,	 /* memory is quiet: open pages are free at once */

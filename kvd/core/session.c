@@ -157,3 +157,8 @@ void session_show_row(struct core *core, uint32_t session)
 	if (s->open && !s->admin)
 		core->ops.session_row(core->ctx, session, &s->row);
 }
+
+void core_session_show(struct core *core, uint32_t session)
+{
+	session_show_row(core, session);
+}

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <kvd.h>
 #include <libgen.h>
 #include <poll.h>
 #include <signal.h>
@@ -522,6 +523,19 @@ static void test_doctor(void **state)
 	contains(out, "-> it died");
 }
 
+/* Who comes during a drain is told so in its row, before it asks for anything. */
+static void newcomer_sees_the_drain(void)
+{
+	struct kvd_options options = {.socket_path = kvd.socket, .name = "newcomer"};
+	struct kvd_info info;
+	struct kvd *k;
+
+	assert_int_equal(kvd_open(&options, &k), 0);
+	kvd_info(k, &info);
+	assert_int_equal(info.draining, 1);
+	kvd_close(k);
+}
+
 static void test_check_evict_drain(void **state)
 {
 	start_with_a_lease(NULL);
@@ -541,6 +555,7 @@ static void test_check_evict_drain(void **state)
 	assert_int_equal(kvctl("drain"), 0);
 	harness_ask(&a, "acquire z 9:100");
 	assert_true(harness_is(&a, "draining"));
+	newcomer_sees_the_drain();
 	assert_int_equal(kvctl("status"), 0);
 	assert_int_equal(kvctl("drain --undo"), 0);
 	OK(&a, "acquire z 9:100");
