@@ -77,8 +77,9 @@ static bool take_inbox(struct engine *e)
 	return go_on;
 }
 
-static void publish(struct engine *e)
+static void publish(void *ctx)
 {
+	struct engine *e = ctx;
 	struct kv_counts counts;
 
 	kv_counts(e->kv, &counts);
@@ -140,7 +141,10 @@ static void init_sched(struct engine *e)
 					    .kvd_wait_ns = c->kvd_wait_ns,
 					    .acquire_wait_ms = ACQUIRE_WAIT_MS,
 					    .extend_wait_ms = EXTEND_WAIT_MS,
-					    .patience_ns = PATIENCE_NS};
+					    .patience_ns = PATIENCE_NS,
+					    /* Who has an answer finds it in the figures. */
+					    .ended = publish,
+					    .ended_ctx = e};
 
 	e->stats.context = c->context;
 	e->stats.page_tokens = c->page_tokens;

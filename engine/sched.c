@@ -123,11 +123,13 @@ void sched_end(struct sched *d, struct seq *s, enum engine_finish finish, int st
 	done.status = status;
 	if (error)
 		snprintf(done.error, sizeof(done.error), "%s", error);
-	stats_done(d->stats, &done);
-	s->args.sink.done(s->args.sink.ctx, &done);
 	unlink_seq(d, s);
 	s->state = SEQ_ENDED;
 	list_push_back(&d->ended, &s->link);
+	stats_done(d->stats, &done);
+	if (d->config.ended)
+		d->config.ended(d->config.ended_ctx);
+	s->args.sink.done(s->args.sink.ctx, &done);
 	if (s->asking)
 		kv_cancel(d->kv, s->lease);
 	bury(d, s);

@@ -18,6 +18,9 @@ struct sched_config {
 	uint32_t acquire_wait_ms; /* how long an ACQUIRE may wait for memory */
 	uint32_t extend_wait_ms;  /* how long an EXTEND that needs memory may */
 	uint64_t patience_ns;	  /* how long a follower sees no progress before it takes over */
+	/* Called when a request has ended, before its client is told; may be NULL. */
+	void (*ended)(void *ctx);
+	void *ended_ctx;
 };
 
 struct sched {
