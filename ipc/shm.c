@@ -58,7 +58,7 @@ static int shm_seals(enum shm_seal seal)
 int shm_create(struct shm *shm, const char *name, size_t bytes, enum shm_seal seal)
 {
 	size_t size = bits_align_up(bytes, (uint64_t)sysconf(_SC_PAGESIZE));
-	void *map;
+	void *map = NULL;
 	int r;
 
 	ASSERT(bytes > 0 && size >= bytes);

@@ -154,10 +154,11 @@ static void request_finish(struct kvd *k, struct request *rq)
 	}
 }
 
+/* A daemon that is gone leaves no payload: NULL. */
 static void request_keep_sync(struct request *rq, const uint8_t *payload)
 {
 	rq->sync_bytes = BITS_MIN(rq->sync_bytes, rq->rep.out_bytes);
-	if (rq->sync_out && rq->sync_bytes)
+	if (payload && rq->sync_out && rq->sync_bytes)
 		memcpy(rq->sync_out, payload, rq->sync_bytes);
 }
 
