@@ -23,7 +23,8 @@ as_root() {
 	elif command -v sudo >/dev/null; then
 		sudo "$@"
 	else
-		die "need root to install packages: run as root, install sudo, or install by hand: $*"
+		say "needs root: $*"
+		return 1
 	fi
 }
 
@@ -57,6 +58,8 @@ install_packages() {
 	shift
 	mapfile -t missing < <(missing_packages "$@")
 	[ "${#missing[@]}" = 0 ] && return 0
+	[ "$(id -u)" = 0 ] || command -v sudo >/dev/null ||
+		die "need root to install packages; as root: apt-get install ${missing[*]}"
 	step "installing ${#missing[@]} Debian packages" "$log" install_missing "${missing[@]}"
 }
 
