@@ -213,6 +213,8 @@ void follow_give_up(struct core *core, uint32_t lease, uint32_t depth)
 
 	stop_waiting(core, lease);
 	l->edge = CORE_NONE;
+	if (core->nodes[l->last].state == NODE_BUILDING && core->nodes[l->last].depth > depth)
+		l->kept = 0; /* counted anew from the end of the shorter path */
 	while (core->nodes[l->last].state == NODE_BUILDING && core->nodes[l->last].depth > depth) {
 		uint32_t node = l->last;
 		struct node *n = &core->nodes[node];
