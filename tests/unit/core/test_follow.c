@@ -133,7 +133,27 @@ static void out_of_order_is_kept(void **state)
 	harness_free(x.h);
 }
 
+/* What was kept behind the path does not stand in for the blocks that the path loses. */
+static void shorter_path_counts_anew(void **state)
+{
+	struct fixture x = setup();
+	uint64_t lease = harness_acquire(x.h, x.a, x.format, tokens, 48, 2)->rep.lease;
+	struct kvd_req req = {
+		.op = KVD_OP_SEAL, .lease = lease, .first = 3, .m = 2, .n = 32, .in_bytes = 128};
+
+	assert_int_equal(harness_call(x.h, x.a, req, tokens + 48)->rep.result, KVD_KEPT);
+	assert_int_equal(harness_row(x.h, x.a, lease)->ready_tokens, 0);
+	assert_int_equal(harness_seal(x.h, x.a, lease, 1, 1), KVD_KEPT);
+	assert_int_equal(harness_seal(x.h, x.a, lease, 0, 1), 0);
+	assert_int_equal(harness_row(x.h, x.a, lease)->ready_tokens, 32);
+	assert_int_equal(harness_seal(x.h, x.a, lease, 2, 1), KVD_KEPT);
+	assert_int_equal(harness_row(x.h, x.a, lease)->ready_tokens, 80);
+	harness_release(x.h, x.a, lease);
+	harness_free(x.h);
+}
+
 TEST_MAIN(follow, cmocka_unit_test(follower_gets_what_is_sealed),
 	  cmocka_unit_test(death_of_the_builder_calls_the_oldest),
 	  cmocka_unit_test(builder_without_followers_leaves_nothing),
-	  cmocka_unit_test(first_to_seal_wins_after_take), cmocka_unit_test(out_of_order_is_kept))
+	  cmocka_unit_test(first_to_seal_wins_after_take), cmocka_unit_test(out_of_order_is_kept),
+	  cmocka_unit_test(shorter_path_counts_anew))
