@@ -40,7 +40,7 @@
 #define SIM_SLABS_MAX 64u
 #define SIM_PINS_MAX 8u
 #define SIM_TICKETS_MAX 8u
-#define SIM_TRACE_LINES 40u
+#define SIM_TRACE_LINES 120u /* those of the last 40 steps or more */
 #define SIM_TRACE_BYTES 160u
 #define SIM_NONE (-1)
 
