@@ -16,7 +16,7 @@ from client import Client, StreamError
 from processes import StartError, System, shared_memory
 
 ROUNDS = 5
-ROUNDS_SECONDS = 12  # a slow machine gets fewer rounds
+ROUNDS_SECONDS = 8   # a slow machine gets fewer rounds
 ANSWER_TOKENS = 24
 STREAM_TOKENS = 150
 KILL_AFTER = 30      # tokens of both streams
