@@ -6,7 +6,10 @@
  * team with more threads than cores does not spin at all.
  *
  * The handshake: the caller writes the job, then raises `epoch` (release); a worker that sees the
- * new epoch (acquire) runs the job and lowers `pending` (acq_rel), which the caller waits for.
+ * new epoch (acquire) claims its part, runs it and lowers `pending` (acq_rel), which the caller
+ * waits for. A caller that is done with its own part claims those that no worker has begun: on a
+ * busy host a worker may be without a core for milliseconds, and a step forks hundreds of times.
+ * Which thread runs a part changes no result: a part is what `index` says, scratch included.
  * Parking needs no lock: who sleeps first counts itself in (seq_cst), then lets the kernel compare
  * the word; who wakes changes the word first, then looks at the count. One of the two sees the
  * other.
@@ -35,6 +38,7 @@ struct team_worker {
 	struct team *team;
 	uint32_t index;
 	pthread_t thread;
+	uint32_t claimed __attribute__((aligned(64))); /* epoch whose part somebody has taken */
 };
 
 struct team {
@@ -91,6 +95,15 @@ static void await_epoch(struct team *t, uint32_t seen)
 	__atomic_fetch_sub(&t->sleepers, 1, __ATOMIC_SEQ_CST);
 }
 
+/* Takes a worker's part of the epoch, for it or in its place: one of the two gets it. */
+static int claim(struct team_worker *w, uint32_t epoch)
+{
+	uint32_t before = epoch - 1;
+
+	return __atomic_compare_exchange_n(&w->claimed, &before, epoch, 0, __ATOMIC_ACQ_REL,
+					   __ATOMIC_RELAXED);
+}
+
 static void *work(void *arg)
 {
 	struct team_worker *w = arg;
@@ -99,7 +112,10 @@ static void *work(void *arg)
 
 	for (;;) {
 		await_epoch(t, seen);
-		seen++;
+		seen = atomic_load_acquire(&t->epoch);
+		/* Only who has the part may look at the job: the caller may be further. */
+		if (!claim(w, seen))
+			continue;
 		if (!t->fn)
 			return NULL;
 		t->fn(t->arg, w->index, t->threads);
@@ -107,6 +123,17 @@ static void *work(void *arg)
 		if (__atomic_sub_fetch(&t->pending, 1, __ATOMIC_SEQ_CST) == 0 &&
 		    __atomic_load_n(&t->caller_sleeps, __ATOMIC_SEQ_CST))
 			futex_wake(&t->pending);
+	}
+}
+
+/* The parts that no worker has begun: it may have lost its core to somebody else. */
+static void help(struct team *t)
+{
+	for (uint32_t i = 1; i <= t->started; i++) {
+		if (!claim(&t->worker[i], t->epoch))
+			continue;
+		t->fn(t->arg, i, t->threads);
+		__atomic_sub_fetch(&t->pending, 1, __ATOMIC_SEQ_CST);
 	}
 }
 
@@ -157,7 +184,7 @@ int team_new(uint32_t threads, struct team **out)
 		threads = cores < TEAM_THREADS_MAX ? cores : TEAM_THREADS_MAX;
 	if (threads > TEAM_THREADS_MAX)
 		return -EINVAL;
-	bytes = (sizeof(*t) + threads * sizeof(t->worker[0]) + 63) / 64 * 64;
+	bytes = sizeof(*t) + threads * sizeof(t->worker[0]);
 	t = aligned_alloc(64, bytes);
 	if (!t)
 		return -ENOMEM;
@@ -201,5 +228,6 @@ void team_run(struct team *t, team_fn *fn, void *arg)
 	if (t->threads > 1)
 		publish(t, fn, arg);
 	fn(arg, 0, t->threads);
+	help(t);
 	await_pending(t);
 }
