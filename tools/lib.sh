@@ -17,6 +17,13 @@ die() {
 	exit 1
 }
 
+# need_value OPTION COUNT: ends with the usage status if the option is the last word.
+need_value() {
+	[ "$2" -ge 2 ] && return 0
+	say "error: $1 needs a value; see --help"
+	exit 2
+}
+
 as_root() {
 	if [ "$(id -u)" = 0 ]; then
 		"$@"
