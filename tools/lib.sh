@@ -24,11 +24,6 @@ need_value() {
 	exit 2
 }
 
-# The value of an option, or the end: needs_value --json "$@".
-needs_value() {
-	[ $# -ge 3 ] && [ -n "$3" ] || die "$1 needs a value; see --help"
-}
-
 as_root() {
 	if [ "$(id -u)" = 0 ]; then
 		"$@"
