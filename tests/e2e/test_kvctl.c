@@ -297,6 +297,8 @@ static void test_stalled(void **state)
 	start_with_a_lease((const char *[]){"--session-share=90", NULL});
 	harness_client(&b, &kvd, NULL, NULL);
 	OK(&b, "acquire big 2:56000");
+	/* The status may still show big, as it waited for its slabs. */
+	harness_wait_figure(&kvd, figure_waiting, 0);
 	harness_send(&a, "acquire z 3:16000 1 60000");
 	harness_wait_figure(&kvd, figure_waiting, 1);
 	kill(a.pid, SIGSTOP);
