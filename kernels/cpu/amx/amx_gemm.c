@@ -19,7 +19,8 @@
 #define HALF_STRIDE (PACK_HALF * 4u) /* bytes from pair to pair */
 #define SUM_STRIDE (PACK_PANEL * sizeof(float))
 #define SQUARE_ROWS AMX_GEMM_ROWS
-#define ROW_BLOCK 256u /* rows whose activations stay cached while the panels pass */
+#define LOWER_TILES 0x2cu /* of a square: sums 2 and 3, rows 5 */
+#define ROW_BLOCK 256u	  /* rows whose activations stay cached while the panels pass */
 
 static void finish_rows(const struct kernel_gemm *g, uint32_t row, uint32_t rows, uint32_t panel,
 			const float *sums)
@@ -122,19 +123,32 @@ static void squares(const struct kernel_gemm *g, uint32_t row, uint32_t rows, ui
 	finish_rows(g, row + rows - SQUARE_ROWS, SQUARE_ROWS, panel, last);
 }
 
+/* 17 to 31 rows: squares whose lower tiles are short. The weights are read once for all rows. */
+static void short_squares(const struct isa_gemm_part *part, float *sums)
+{
+	size_t half = pack_half_elements(part->g->w->k) * sizeof(kernel_bf16);
+
+	tile_configure_rows(part->rows - TILE_ROWS, LOWER_TILES);
+	for (uint32_t p = part->panel0; p < part->panel0 + part->panels; p++) {
+		const char *w = (const char *)pack_panel(part->g->w, p);
+
+		square(part->g, part->row0, w, sums);
+		square(part->g, part->row0, w + half, sums + PACK_HALF);
+		finish_rows(part->g, part->row0, part->rows, p, sums);
+	}
+}
+
 /* What is left of rows after full squares: 1 to 31, all panels. */
 static void rest(const struct isa_gemm_part *part, uint32_t row, uint32_t rows, float *sums)
 {
 	struct isa_gemm_part few = *part;
 
 	few.row0 = row;
-	few.rows = BITS_MIN(rows, TILE_ROWS);
-	few_rows_panels(&few, sums);
-	if (rows > TILE_ROWS) {
-		few.row0 += TILE_ROWS;
-		few.rows = rows - TILE_ROWS;
+	few.rows = rows;
+	if (rows > TILE_ROWS)
+		short_squares(&few, sums);
+	else
 		few_rows_panels(&few, sums);
-	}
 }
 
 void amx_gemm(const struct isa_gemm_part *part, void *scratch)
