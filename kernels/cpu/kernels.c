@@ -77,7 +77,7 @@ static size_t partial_bytes(const struct kernels_limits *l)
 
 static uint32_t partial_count(uint32_t threads)
 {
-	return 2 * threads + 1;
+	return 8 * threads + 1;
 }
 
 static size_t arena_bytes(const struct isa *isa, const struct kernels_limits *l, uint32_t threads)
