@@ -93,50 +93,57 @@ static inline const kernel_bf16 *values(const struct block *b, uint32_t pair_ind
 	return b->v[pair_index / per_group] + ((size_t)(pair_index % per_group) * hd + d) * 2;
 }
 
-static inline __attribute__((always_inline)) void add_pair(const struct block *b, uint32_t p,
-							   uint32_t d, const int rows,
-							   const int vectors, __mmask16 last,
-							   __m512 sum[ROWS][4])
+/* Pairs [from, to), which all rows see whole, onto sums that stay in registers. */
+static inline __attribute__((always_inline)) void add_pairs(const struct block *b, uint32_t from,
+							    uint32_t to, uint32_t d, const int rows,
+							    const int vectors, __mmask16 last,
+							    __m512 sum[ROWS][4])
 {
-	const kernel_bf16 *at = values(b, p, d);
-	__m512i v[4];
-
-	for (int i = 0; i < vectors; i++)
-		v[i] = i + 1 < vectors ? _mm512_loadu_si512(at + i * 32)
-				       : _mm512_maskz_loadu_epi32(last, at + i * 32);
-	for (int r = 0; r < rows; r++) {
-		__m512i w = pair(b->weights[r] + 2 * p);
+	for (uint32_t p = from; p < to; p++) {
+		const kernel_bf16 *at = values(b, p, d);
+		__m512i v[4];
 
 		for (int i = 0; i < vectors; i++)
-			sum[r][i] = _mm512_dpbf16_ps(sum[r][i], (__m512bh)w, (__m512bh)v[i]);
+			v[i] = i + 1 < vectors ? _mm512_loadu_si512(at + i * 32)
+					       : _mm512_maskz_loadu_epi32(last, at + i * 32);
+		for (int r = 0; r < rows; r++) {
+			__m512i w = pair(b->weights[r] + 2 * p);
+
+			for (int i = 0; i < vectors; i++)
+				sum[r][i] =
+					_mm512_dpbf16_ps(sum[r][i], (__m512bh)w, (__m512bh)v[i]);
+		}
 	}
 }
 
-/* The same where rows differ: each takes the tokens that it sees, if any. */
-static inline __attribute__((always_inline)) void add_edge_pair(const struct block *b, uint32_t p,
-								uint32_t d, const int rows,
-								const int vectors, __mmask16 last,
-								__m512 sum[ROWS][4])
+/*
+ * The same where rows differ: each takes the tokens that it sees, if any. Apart from the loop above
+ * and onto sums in memory, or the compiler would keep that loop's sums in memory too.
+ */
+static void add_edge_pairs(struct block *b, uint32_t from, uint32_t to, uint32_t d, int rows,
+			   int vectors, __mmask16 last)
 {
-	const kernel_bf16 *at = values(b, p, d);
+	for (int r = 0; r < rows; r++)
+		for (uint32_t p = from; p < to; p++) {
+			const kernel_bf16 *at = values(b, p, d);
+			bool first = 2 * p >= b->lo[r] && 2 * p < b->hi[r];
+			bool second = 2 * p + 1 >= b->lo[r] && 2 * p + 1 < b->hi[r];
+			__m512i w = pair(b->weights[r] + 2 * p);
+			__m512i keep = _mm512_set1_epi32(
+				(int32_t)((first ? 0xffffu : 0) | (second ? 0xffff0000u : 0)));
 
-	for (int r = 0; r < rows; r++) {
-		bool first = 2 * p >= b->lo[r] && 2 * p < b->hi[r];
-		bool second = 2 * p + 1 >= b->lo[r] && 2 * p + 1 < b->hi[r];
-		__m512i w = pair(b->weights[r] + 2 * p);
-		__m512i keep = _mm512_set1_epi32(
-			(int32_t)((first ? 0xffffu : 0) | (second ? 0xffff0000u : 0)));
+			if (!first && !second)
+				continue;
+			for (int i = 0; i < vectors; i++) {
+				float *o = b->o[r] + d + i * 16;
+				__m512i v = _mm512_maskz_loadu_epi32(
+					i + 1 < vectors ? 0xffff : last, at + i * 32);
 
-		if (!first && !second)
-			continue;
-		for (int i = 0; i < vectors; i++) {
-			__m512i v = _mm512_maskz_loadu_epi32(i + 1 < vectors ? 0xffff : last,
-							     at + i * 32);
-
-			sum[r][i] = _mm512_dpbf16_ps(sum[r][i], (__m512bh)w,
-						     (__m512bh)_mm512_and_si512(v, keep));
+				v = _mm512_and_si512(v, keep);
+				_mm512_storeu_ps(o, _mm512_dpbf16_ps(_mm512_loadu_ps(o),
+								     (__m512bh)w, (__m512bh)v));
+			}
 		}
-	}
 }
 
 /* Pairs [first, begin) and [end, past) are edges, [begin, end) are seen whole by all rows. */
@@ -164,26 +171,38 @@ static inline struct span span_of(const struct block *b, int rows)
 	return s;
 }
 
+static void scale_rows(struct block *b, uint32_t d, int rows, int vectors)
+{
+	for (int r = 0; r < rows; r++)
+		for (int i = 0; i < vectors; i++) {
+			float *o = b->o[r] + d + i * 16;
+
+			_mm512_storeu_ps(
+				o, _mm512_mul_ps(_mm512_loadu_ps(o), _mm512_set1_ps(b->alpha[r])));
+		}
+}
+
 /* o = o * alpha + weights . V, for up to 64 dimensions from d. */
 static inline __attribute__((always_inline)) void values_of(struct block *b, const struct span *s,
 							    uint32_t d, const int rows,
 							    const int vectors, __mmask16 last)
 {
+	bool scaled = s->first < s->begin;
 	__m512 sum[ROWS][4];
 
+	if (scaled) {
+		scale_rows(b, d, rows, vectors);
+		add_edge_pairs(b, s->first, s->begin, d, rows, vectors, last);
+	}
 	for (int r = 0; r < rows; r++)
 		for (int i = 0; i < vectors; i++)
 			sum[r][i] = _mm512_mul_ps(_mm512_loadu_ps(b->o[r] + d + i * 16),
-						  _mm512_set1_ps(b->alpha[r]));
-	for (uint32_t p = s->first; p < s->begin; p++)
-		add_edge_pair(b, p, d, rows, vectors, last, sum);
-	for (uint32_t p = s->begin; p < s->end; p++)
-		add_pair(b, p, d, rows, vectors, last, sum);
-	for (uint32_t p = s->end; p < s->past; p++)
-		add_edge_pair(b, p, d, rows, vectors, last, sum);
+						  _mm512_set1_ps(scaled ? 1 : b->alpha[r]));
+	add_pairs(b, s->begin, s->end, d, rows, vectors, last, sum);
 	for (int r = 0; r < rows; r++)
 		for (int i = 0; i < vectors; i++)
 			_mm512_storeu_ps(b->o[r] + d + i * 16, sum[r][i]);
+	add_edge_pairs(b, s->end, s->past, d, rows, vectors, last);
 }
 
 static inline __attribute__((always_inline)) void all_values_of(struct block *b, const int rows)
