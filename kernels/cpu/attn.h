@@ -64,15 +64,23 @@ static inline size_t attn_row_offset(const struct attn_tile *t, uint32_t row)
 	return ((size_t)token * t->a->heads + head) * t->a->layout->head_dim;
 }
 
-/* The keys [*lo, *hi) of the key tile at absolute position `base` that a row sees, from 0 to 64. */
+/* Of the positions [first, end) that a row sees, those of the key tile at absolute position `base`:
+ * keys [*out_lo, *out_hi), from 0 to 64. */
+static inline void attn_tile_range(uint32_t first, uint32_t end, uint32_t base, uint32_t *out_lo,
+				   uint32_t *out_hi)
+{
+	*out_lo = first <= base ? 0 : BITS_MIN(first - base, ATTN_KEYS);
+	*out_hi = end <= base ? 0 : BITS_MIN(end - base, ATTN_KEYS);
+}
+
+/* The same of a packed row. */
 static inline void attn_row_range(const struct attn_tile *t, uint32_t row, uint32_t base,
 				  uint32_t *out_lo, uint32_t *out_hi)
 {
-	uint32_t lo;
-	uint32_t hi = attn_visible(t->a, attn_row_pos(t, row), &lo);
+	uint32_t first;
+	uint32_t end = attn_visible(t->a, attn_row_pos(t, row), &first);
 
-	*out_lo = lo <= base ? 0 : BITS_MIN(lo - base, ATTN_KEYS);
-	*out_hi = hi <= base ? 0 : BITS_MIN(hi - base, ATTN_KEYS);
+	attn_tile_range(first, end, base, out_lo, out_hi);
 }
 
 /* The key tiles' positions [*out_begin, return) that any row of the tile sees in a split. */

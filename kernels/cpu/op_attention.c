@@ -6,8 +6,8 @@
  *
  * - many tiles (prefill, large batches): a tile is one thread's; threads draw tiles from a common
  *   counter, the last (longest) first;
- * - few tiles (decode): every (tile, split) is a unit; a wave of units fills the partials, then the
- *   caller merges them in order.
+ * - few tiles (decode, the rest of a cached prompt): every (tile, split) is a unit; threads draw
+ *   the units of a wave, which fill the partials, and then merge these in order, each its own rows.
  */
 #include "kernels/cpu/ctx.h"
 #include "kernels/cpu/expf.h"
@@ -17,11 +17,13 @@
 #include <math.h>
 #include <string.h>
 
+#define MERGE_ROWS 8u /* that a thread takes at a time */
+
 struct attention_job {
 	struct kernels_ctx *ctx;
 	const struct kernel_attention *a;
 	uint32_t tiles;
-	uint32_t next; /* tiles not drawn yet, from the end */
+	uint32_t next; /* tiles drawn, from the end; units drawn of the wave */
 	/* One wave: units [unit0, unit0 + units). */
 	uint32_t unit0;
 	uint32_t units;
@@ -67,13 +69,19 @@ static uint32_t tile_splits(const struct attn_tile *t, uint32_t *out_first)
 	return (uint32_t)bits_div_ceil(hi, ATTN_SPLIT);
 }
 
+/* Packed rows [begin, end) of a tile. */
+struct row_range {
+	uint32_t begin;
+	uint32_t end;
+};
+
 /* into = into + from, for the rows that see anything in `from`. */
-static void merge(const struct attn_tile *t, struct attn_partial *into,
+static void merge(const struct attn_tile *t, struct row_range rows, struct attn_partial *into,
 		  const struct attn_partial *from)
 {
 	uint32_t stride = attn_stride(t->a->layout->head_dim);
 
-	for (uint32_t r = 0; r < t->rows; r++) {
+	for (uint32_t r = rows.begin; r < rows.end; r++) {
 		float *o = into->o + (size_t)r * stride;
 		const float *p = from->o + (size_t)r * stride;
 		bool fresh = into->max[r] == -INFINITY && into->sum[r] == 0;
@@ -90,11 +98,12 @@ static void merge(const struct attn_tile *t, struct attn_partial *into,
 	}
 }
 
-static void finish(const struct isa *isa, const struct attn_tile *t, const struct attn_partial *p)
+static void finish(const struct isa *isa, const struct attn_tile *t, struct row_range rows,
+		   const struct attn_partial *p)
 {
 	uint32_t hd = t->a->layout->head_dim;
 
-	for (uint32_t r = 0; r < t->rows; r++)
+	for (uint32_t r = rows.begin; r < rows.end; r++)
 		isa->round(p->o + (size_t)r * attn_stride(hd), 1 / p->sum[r], hd,
 			   t->a->out + attn_row_offset(t, r));
 }
@@ -102,15 +111,16 @@ static void finish(const struct isa *isa, const struct attn_tile *t, const struc
 static void run_tile(struct kernels_ctx *ctx, const struct attn_tile *t, struct attn_partial *two,
 		     void *scratch)
 {
+	const struct row_range all = {0, t->rows};
 	uint32_t first;
 	uint32_t end = tile_splits(t, &first);
 
 	ctx->isa->attn(t, first, &two[0], scratch);
 	for (uint32_t s = first + 1; s < end; s++) {
 		ctx->isa->attn(t, s, &two[1], scratch);
-		merge(t, &two[0], &two[1]);
+		merge(t, all, &two[0], &two[1]);
 	}
-	finish(ctx->isa, t, &two[0]);
+	finish(ctx->isa, t, all, &two[0]);
 }
 
 static void tiles_thread(void *arg, uint32_t index, uint32_t count)
@@ -126,61 +136,116 @@ static void tiles_thread(void *arg, uint32_t index, uint32_t count)
 	}
 }
 
-/* Unit `unit` of all: which tile, and which of its splits. False beyond the last. */
-static bool find_unit(const struct attention_job *j, uint32_t unit, struct attn_tile *out_tile,
-		      uint32_t *out_split)
+static uint32_t count_units(const struct attention_job *j)
 {
-	for (uint32_t i = 0; i < j->tiles; i++) {
-		uint32_t first, end;
+	uint32_t units = 0, first;
 
-		*out_tile = find_tile(j->a, i);
-		end = tile_splits(out_tile, &first);
+	for (uint32_t i = 0; i < j->tiles; i++) {
+		struct attn_tile t = find_tile(j->a, i);
+		uint32_t end = tile_splits(&t, &first);
+
+		units += end - first;
+	}
+	return units;
+}
+
+/* Unit `unit` of all: which tile, and which of its splits. */
+static struct attn_tile find_unit(const struct attention_job *j, uint32_t unit, uint32_t *out_split)
+{
+	for (uint32_t i = 0;; i++) {
+		struct attn_tile t = find_tile(j->a, i);
+		uint32_t first;
+		uint32_t end = tile_splits(&t, &first);
+
 		if (unit < end - first) {
 			*out_split = first + unit;
-			return true;
+			return t;
 		}
 		unit -= end - first;
 	}
-	return false;
 }
 
 static void units_thread(void *arg, uint32_t index, uint32_t count)
 {
-	const struct attention_job *j = arg;
-	struct attn_tile t;
-	uint32_t split;
+	struct attention_job *j = arg;
+	uint32_t i, split;
 
-	for (uint32_t i = index; i < j->units; i += count)
-		if (find_unit(j, j->unit0 + i, &t, &split))
-			j->ctx->isa->attn(&t, split, &j->ctx->partial[i],
-					  ctx_scratch(j->ctx, index));
+	while ((i = atomic_add_relaxed(&j->next, 1)) < j->units) {
+		struct attn_tile t = find_unit(j, j->unit0 + i, &split);
+
+		j->ctx->isa->attn(&t, split, &j->ctx->partial[i], ctx_scratch(j->ctx, index));
+	}
 }
 
-/* Merges a wave's partials into the running one, and writes out the tiles that end in it. */
-static bool merge_wave(const struct attention_job *j)
+static void copy_rows(const struct attn_tile *t, struct row_range rows, struct attn_partial *to,
+		      const struct attn_partial *from)
+{
+	uint32_t stride = attn_stride(t->a->layout->head_dim);
+	uint32_t count = rows.end - rows.begin;
+
+	memcpy(to->max + rows.begin, from->max + rows.begin, count * sizeof(*to->max));
+	memcpy(to->sum + rows.begin, from->sum + rows.begin, count * sizeof(*to->sum));
+	memcpy(to->o + (size_t)rows.begin * stride, from->o + (size_t)rows.begin * stride,
+	       (size_t)count * stride * sizeof(*to->o));
+}
+
+static void merge_rows(const struct attention_job *j, uint32_t i, const struct attn_tile *t,
+		       uint32_t split, struct row_range rows)
 {
 	struct attn_partial *running = &j->ctx->partial[j->ctx->partial_count - 1];
-	struct attn_tile t;
-	uint32_t split, first, end;
+	uint32_t first;
+	uint32_t end = tile_splits(t, &first);
+
+	if (split == first)
+		copy_rows(t, rows, running, &j->ctx->partial[i]);
+	else
+		merge(t, rows, running, &j->ctx->partial[i]);
+	if (split + 1 == end)
+		finish(j->ctx->isa, t, rows, running);
+}
+
+/*
+ * Merges a wave's partials into the running one, and writes out the tiles that end in it. A row's
+ * number says whose it is, whatever the tile: threads may be at different tiles, but never at the
+ * same row of the running partial.
+ */
+static void merge_thread(void *arg, uint32_t index, uint32_t count)
+{
+	const struct attention_job *j = arg;
+	uint32_t split;
 
 	for (uint32_t i = 0; i < j->units; i++) {
-		if (!find_unit(j, j->unit0 + i, &t, &split))
-			return false;
-		end = tile_splits(&t, &first);
-		if (split == first) {
-			float *o = running->o;
+		struct attn_tile t = find_unit(j, j->unit0 + i, &split);
 
-			*running = j->ctx->partial[i];
-			running->o = o;
-			memcpy(o, j->ctx->partial[i].o,
-			       (size_t)t.rows * attn_stride(j->a->layout->head_dim) * sizeof(*o));
-		} else {
-			merge(&t, running, &j->ctx->partial[i]);
-		}
-		if (split + 1 == end)
-			finish(j->ctx->isa, &t, running);
+		for (uint32_t r = index * MERGE_ROWS; r < t.rows; r += count * MERGE_ROWS)
+			merge_rows(j, i, &t, split,
+				   (struct row_range){r, BITS_MIN(r + MERGE_ROWS, t.rows)});
 	}
-	return true;
+}
+
+/* Whether a fork of the team is cheaper than to merge alone: not in decode. */
+static bool merge_is_large(const struct attention_job *j)
+{
+	uint32_t rows = 0;
+
+	for (uint32_t s = 0; s < j->a->seq_count; s++)
+		rows += j->a->seqs[s].rows;
+	return rows >= CTX_FORK_ROWS;
+}
+
+static void run_units(struct kernels_ctx *ctx, struct attention_job *j, uint32_t total)
+{
+	uint32_t wave = ctx->partial_count - 1;
+
+	for (j->unit0 = 0; j->unit0 < total; j->unit0 += wave) {
+		j->units = BITS_MIN(wave, total - j->unit0);
+		j->next = 0;
+		team_run(ctx->team, units_thread, j);
+		if (merge_is_large(j))
+			team_run(ctx->team, merge_thread, j);
+		else
+			merge_thread(j, 0, 1);
+	}
 }
 
 void op_attention(struct kernels_ctx *ctx, const struct kernel_attention *a)
@@ -192,15 +257,8 @@ void op_attention(struct kernels_ctx *ctx, const struct kernel_attention *a)
 	ASSERT(a->scale > 0);
 	if (j.tiles == 0)
 		return;
-	if (threads == 1 || j.tiles >= 4 * threads) {
+	if (threads == 1 || j.tiles >= 4 * threads)
 		team_run(ctx->team, tiles_thread, &j);
-		return;
-	}
-	j.units = ctx->partial_count - 1;
-	do {
-		team_run(ctx->team, units_thread, &j);
-		if (!merge_wave(&j))
-			break;
-		j.unit0 += j.units;
-	} while (true);
+	else
+		run_units(ctx, &j, count_units(&j));
 }

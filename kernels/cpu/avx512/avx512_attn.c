@@ -31,6 +31,9 @@ struct block {
 
 struct scratch {
 	__m512 sum[ATTN_ROWS];
+	const kernel_bf16 *q[ATTN_ROWS];
+	uint32_t first[ATTN_ROWS]; /* absolute positions [first, end) that a row sees */
+	uint32_t end[ATTN_ROWS];
 	struct block block;
 };
 
@@ -258,6 +261,16 @@ static void block_step_of(struct block *b, uint32_t rows, float *max, __m512 *su
 	}
 }
 
+static void scratch_init(struct scratch *s, const struct attn_tile *t)
+{
+	s->block.t = t;
+	for (uint32_t r = 0; r < t->rows; r++) {
+		s->sum[r] = _mm512_setzero_ps();
+		s->q[r] = t->a->q + attn_row_offset(t, r);
+		s->end[r] = attn_visible(t->a, attn_row_pos(t, r), &s->first[r]);
+	}
+}
+
 /* Rows [row, row + rows) against the key tile at base. */
 static void tile_rows(struct scratch *s, struct attn_partial *out, uint32_t base, uint32_t row,
 		      uint32_t rows)
@@ -267,9 +280,9 @@ static void tile_rows(struct scratch *s, struct attn_partial *out, uint32_t base
 	bool any = false;
 
 	for (uint32_t r = 0; r < rows; r++) {
-		b->q[r] = b->t->a->q + attn_row_offset(b->t, row + r);
+		b->q[r] = s->q[row + r];
 		b->o[r] = out->o + (size_t)(row + r) * stride;
-		attn_row_range(b->t, row + r, base, &b->lo[r], &b->hi[r]);
+		attn_tile_range(s->first[row + r], s->end[row + r], base, &b->lo[r], &b->hi[r]);
 		if (b->lo[r] < b->hi[r])
 			any = true;
 		else
@@ -284,8 +297,8 @@ static void key_tile(struct scratch *s, struct attn_partial *out, uint32_t base)
 	const struct attn_tile *t = s->block.t;
 	uint32_t lo, hi, ignored;
 
-	attn_row_range(t, 0, base, &lo, &ignored);
-	attn_row_range(t, t->rows - 1, base, &ignored, &hi);
+	attn_tile_range(s->first[0], s->end[0], base, &lo, &ignored);
+	attn_tile_range(s->first[t->rows - 1], s->end[t->rows - 1], base, &ignored, &hi);
 	if (lo >= hi)
 		return;
 	find_groups(&s->block, base, lo, hi);
@@ -299,12 +312,10 @@ void avx512_attn(const struct attn_tile *t, uint32_t split, struct attn_partial 
 	uint32_t begin;
 	uint32_t end = attn_keys(t, split, &begin);
 
-	s->block.t = t;
+	scratch_init(s, t);
 	memset(out->o, 0, (size_t)t->rows * attn_stride(t->a->layout->head_dim) * sizeof(float));
-	for (uint32_t r = 0; r < t->rows; r++) {
+	for (uint32_t r = 0; r < t->rows; r++)
 		out->max[r] = -INFINITY;
-		s->sum[r] = _mm512_setzero_ps();
-	}
 	for (uint32_t base = begin; base < end; base += ATTN_KEYS)
 		key_tile(s, out, base);
 	for (uint32_t r = 0; r < t->rows; r++)
