@@ -39,24 +39,45 @@
 #define HOST_PREFAULT_BYTES_MIN (32 * UNITS_MIB) /* less is not worth a thread */
 
 struct device {
-	uint32_t index;
+	char nothing; /* the host has no state */
 };
 
 static struct device host_device;
 
-static int host_open(uint32_t index, struct device **out, char *error, size_t size)
+static int host_count(char *error, size_t size)
+{
+	return 1;
+}
+
+static int host_describe(uint32_t index, struct device_info *out, char *error, size_t size)
 {
 	if (index != 0) {
 		snprintf(error, size, "the host is one device, number 0; there is no number %u",
 			 index);
 		return -ENODEV;
 	}
-	*out = &host_device;
+	*out = (struct device_info){.name = "host"};
 	return 0;
+}
+
+static int host_open(uint32_t index, struct device **out, char *error, size_t size)
+{
+	struct device_info info;
+	int r = host_describe(index, &info, error, size);
+
+	if (r == 0)
+		*out = &host_device;
+	return r;
 }
 
 static void host_close(struct device *dev)
 {
+}
+
+/* The error number says it all. */
+static const char *host_failure(const struct device *dev)
+{
+	return "";
 }
 
 struct prefault_part {
@@ -198,7 +219,6 @@ static int host_slab_export(struct device *dev, const struct device_slab *slab,
 	wire->kind = KVD_SLAB_HOST;
 	wire->base_offset = 0;
 	wire->slab_bytes = slab->bytes;
-	wire->device = dev->index;
 	*out_fd = slab->fd;
 	return 0;
 }
@@ -268,6 +288,12 @@ static int host_copy_poll(struct device *dev, uint64_t ticket)
 	return 1;
 }
 
+static int host_fill(struct device *dev, uint64_t address, uint8_t byte, uint64_t bytes)
+{
+	memset((void *)(uintptr_t)address, byte, bytes);
+	return 0;
+}
+
 static int host_pin(struct device *dev, void *memory, size_t bytes)
 {
 	return 0;
@@ -282,8 +308,11 @@ const struct device_ops *device_host(void)
 	static const struct device_ops ops = {
 		.name = "host",
 		.kind = KVD_SLAB_HOST,
+		.count = host_count,
+		.describe = host_describe,
 		.open = host_open,
 		.close = host_close,
+		.failure = host_failure,
 		.slab_alloc = host_slab_alloc,
 		.slab_free = host_slab_free,
 		.slab_punch = host_slab_punch,
@@ -292,6 +321,7 @@ const struct device_ops *device_host(void)
 		.slab_unmap = host_slab_unmap,
 		.copy_start = host_copy_start,
 		.copy_poll = host_copy_poll,
+		.fill = host_fill,
 		.pin = host_pin,
 		.unpin = host_unpin,
 	};
