@@ -4,7 +4,7 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 # Debian packages: what the build needs, and what the tests need beside it.
-build_packages=(gcc libc6-dev meson ninja-build pkg-config libjemalloc-dev libcmocka-dev
+build_packages=(gcc g++ libc6-dev meson ninja-build pkg-config libjemalloc-dev libcmocka-dev
 	libmicrohttpd-dev libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev python3
 	python3-pip python3-venv ca-certificates curl)
 test_packages=(binutils git)
