@@ -89,29 +89,51 @@ static void publish(void *ctx)
 	e->stats.magazine_blocks = counts.magazine_blocks;
 	e->stats.running = e->sched.active_count;
 	e->stats.waiting = e->sched.queue_count;
+	e->footprint.config.model->ops->ctx_counts(forward_ctx(e->forward), &e->stats.kernels);
 	pthread_mutex_lock(&e->lock);
 	e->published = e->stats;
 	pthread_mutex_unlock(&e->lock);
+}
+
+/* The device is gone, and with it every sequence; nobody else is hurt. */
+static const char *fail(struct engine *e)
+{
+	const struct engine_config *c = &e->footprint.config;
+	const char *why = forward_failure(e->forward);
+
+	log_error("engine", "the device failed, and this engine ends: %s", why);
+	pthread_mutex_lock(&e->lock);
+	e->ending = true;
+	pthread_mutex_unlock(&e->lock);
+	(void)take_inbox(e);
+	if (c->failed)
+		c->failed(c->failed_ctx, why);
+	return why;
 }
 
 static void *run(void *arg)
 {
 	struct engine *e = arg;
 	struct kv_event events[EVENTS_MAX];
+	const char *failure = NULL;
 
 	while (take_inbox(e)) {
 		sched_tick(&e->sched, units_now_ns());
 		publish(e); /* a step may take long, and who waits has changed */
-		bool computed = step_run(e->step, &e->sched);
+		int r = step_run(e->step, &e->sched);
 
+		if (r < 0) {
+			failure = fail(e);
+			break;
+		}
 		publish(e);
-		uint64_t sleep_ns = computed ? 0 : sched_timeout_ns(&e->sched);
+		uint64_t sleep_ns = r == STEP_DONE ? 0 : sched_timeout_ns(&e->sched);
 		uint32_t count = kv_wait(e->kv, sleep_ns, events, EVENTS_MAX);
 
 		for (uint32_t i = 0; i < count; i++)
 			sched_event(&e->sched, &events[i], units_now_ns());
 	}
-	sched_fini(&e->sched, units_now_ns());
+	sched_fini(&e->sched, failure, units_now_ns());
 	return NULL;
 }
 

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #define ENGINE_LOGPROBS_MAX 20u
+#define ENGINE_ENDS_MAX KERNEL_BANNED_MAX
 
 struct engine;
 struct engine_request;
@@ -39,6 +40,11 @@ struct engine_config {
 	uint64_t kvd_pool_bytes;   /* of a private child; 0: its default */
 	uint64_t kvd_wait_ns;	   /* how long new work waits for a dead daemon; 0: 30 s */
 	uint64_t memory_bytes_max; /* refuse to start beyond; 0: what the cgroup allows */
+	bool no_graphs;		   /* run every step eagerly */
+	/* The device has failed for good: all requests have ended, and no more can be served. On
+	 * the engine's thread. */
+	void (*failed)(void *ctx, const char *why);
+	void *failed_ctx;
 };
 
 struct engine_sampling {
@@ -101,8 +107,8 @@ struct engine_submit_args {
 	bool use_cache;		/* false: a cold run that publishes nothing */
 	uint32_t logprobs;	/* how many alternatives, <= ENGINE_LOGPROBS_MAX */
 	bool prompt_logprobs;	/* echo: token() is also called for prompt tokens 1 .. */
-	bool (*is_end)(void *ctx, uint32_t token);
-	void *is_end_ctx;
+	uint32_t end_tokens[ENGINE_ENDS_MAX];
+	uint32_t end_count;
 	struct engine_sampling sampling;
 	struct engine_sink sink;
 };
@@ -150,6 +156,7 @@ struct engine_stats {
 	uint64_t leased_blocks;
 	uint64_t magazine_blocks;
 	bool private_kvd;
+	struct kernel_counts kernels;
 	struct engine_histogram ttft;
 	struct engine_histogram itl;
 	struct engine_histogram e2e;

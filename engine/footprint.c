@@ -67,6 +67,9 @@ int footprint_init(struct footprint *f, const struct engine_config *config, char
 		c->kvd_wait_ns = DEFAULT_KVD_WAIT_NS;
 	f->forward = (struct forward_limits){.rows_max = c->batch_tokens,
 					     .sampled_max = step_sampled_max(c->sequences_max),
+					     .sequences_max = c->sequences_max,
+					     .context = c->context,
+					     .graphs = !c->no_graphs,
 					     .page_tokens = c->page_tokens,
 					     .threads = c->threads};
 	f->step = (struct step_limits){.batch_tokens = c->batch_tokens,

@@ -10,7 +10,7 @@
  * Exactness comes from below (kernels.h): no operation here looks at more than its own row, so
  * that chunking, batching and threads cannot change a bit.
  *
- * One thread calls forward_step(); pages belong to the caller and stay valid during the call.
+ * One thread calls all of this; pages belong to the caller and stay valid until forward_wait().
  */
 #include "engine/forward.h"
 #include "base/assert.h"
@@ -47,7 +47,7 @@ enum forward_op {
 	OP_GATHER,
 	OP_OUT_NORM,
 	OP_HEAD,
-	OP_SAMPLE /* the caller's: logits stay valid until the next step */
+	OP_SAMPLE
 };
 
 struct forward {
@@ -56,6 +56,7 @@ struct forward {
 	struct kvd_layout layout;
 	struct kernels_ctx *ctx;
 	void *arena;
+	size_t arena_bytes;
 	void *buf[BUF_COUNT];
 };
 
@@ -84,17 +85,33 @@ static size_t build_plan(const struct model_hparams *h, const struct forward_lim
 	return plan_place(out, BUF_COUNT);
 }
 
+static struct kvd_layout page_layout(const struct model_hparams *h, const struct forward_limits *l)
+{
+	return (struct kvd_layout){.layers = h->layers,
+				   .kv_heads = h->kv_heads,
+				   .head_dim = h->head_dim,
+				   .page_tokens = l->page_tokens,
+				   .element_bytes = 2};
+}
+
 static struct kernels_limits kernel_limits(const struct model_hparams *h,
 					   const struct forward_limits *l)
 {
+	const struct kvd_layout layout = page_layout(h, l);
 	uint32_t k_max = BITS_MAX(h->hidden, h->ffn);
 
 	return (struct kernels_limits){
 		.rows_max = BITS_MAX(l->rows_max, l->sampled_max),
 		.k_max = BITS_MAX(k_max, h->heads * h->head_dim),
+		.n_max = BITS_MAX(2 * h->ffn, qkv_width(h)),
 		.heads_max = h->heads,
 		.head_dim_max = h->head_dim,
 		.vocab = h->vocab,
+		.sampled_max = l->sampled_max,
+		.sequences_max = l->sequences_max,
+		.pages_max = bits_div_ceil(l->context, l->page_tokens),
+		.page_bytes = kvd_layout_page_bytes(&layout),
+		.graphs = l->graphs,
 	};
 }
 
@@ -104,7 +121,7 @@ const struct forward_plan_row *forward_plan(const struct model *m, const struct 
 	struct kernels_limits kl = kernel_limits(&m->h, l);
 	struct plan_buffer plan[BUF_COUNT];
 	size_t arena = build_plan(&m->h, l, plan);
-	size_t scratch = kernels_ctx_bytes(&kl, l->threads);
+	size_t scratch = m->ops->ctx_bytes(&kl, l->threads);
 
 	for (uint32_t i = 0; i < BUF_COUNT; i++)
 		rows[i] = (struct forward_plan_row){plan[i].name, plan[i].bytes};
@@ -112,58 +129,6 @@ const struct forward_plan_row *forward_plan(const struct model *m, const struct 
 	rows[BUF_COUNT + 1] = (struct forward_plan_row){"kernel scratch", scratch};
 	rows[BUF_COUNT + 2] = (struct forward_plan_row){NULL, arena + scratch};
 	return rows;
-}
-
-int forward_new(const struct model *m, const struct forward_limits *l, struct forward **out)
-{
-	struct kernels_limits kl = kernel_limits(&m->h, l);
-	struct plan_buffer plan[BUF_COUNT];
-	size_t bytes = build_plan(&m->h, l, plan);
-	struct forward *f = calloc(1, sizeof(*f));
-	int r = -ENOMEM;
-
-	if (!f)
-		return r;
-	f->m = m;
-	f->limits = *l;
-	f->layout = (struct kvd_layout){.layers = m->h.layers,
-					.kv_heads = m->h.kv_heads,
-					.head_dim = m->h.head_dim,
-					.page_tokens = l->page_tokens,
-					.element_bytes = 2};
-	f->arena = aligned_alloc(PLAN_ALIGN, bytes);
-	if (!f->arena)
-		goto fail;
-	for (uint32_t i = 0; i < BUF_COUNT; i++)
-		f->buf[i] = (char *)f->arena + plan[i].out_offset;
-	r = kernels_ctx_new(m->ops, &kl, l->threads, &f->ctx);
-	if (r < 0)
-		goto fail;
-	*out = f;
-	return 0;
-fail:
-	forward_free(f);
-	return r;
-}
-
-void forward_free(struct forward *f)
-{
-	if (!f)
-		return;
-	if (f->ctx)
-		kernels_ctx_free(f->ctx);
-	free(f->arena);
-	free(f);
-}
-
-const struct kvd_layout *forward_layout(const struct forward *f)
-{
-	return &f->layout;
-}
-
-struct kernels_ctx *forward_ctx(struct forward *f)
-{
-	return f->ctx;
 }
 
 static void gemm(struct forward *f, const struct kernel_weight *w, const void *x, void *y,
@@ -175,7 +140,7 @@ static void gemm(struct forward *f, const struct kernel_weight *w, const void *x
 	f->m->ops->gemm(f->ctx, &g);
 }
 
-static void rope_store(struct forward *f, const struct forward_batch *b, uint32_t layer)
+static void rope_store(struct forward *f, const struct kernel_batch *b, uint32_t layer)
 {
 	const struct model_hparams *h = &f->m->h;
 	const struct kernel_rope_store r = {
@@ -194,7 +159,7 @@ static void rope_store(struct forward *f, const struct forward_batch *b, uint32_
 	f->m->ops->rope_store(f->ctx, &r);
 }
 
-static void attention(struct forward *f, const struct forward_batch *b, uint32_t layer)
+static void attention(struct forward *f, const struct kernel_batch *b, uint32_t layer)
 {
 	const struct model_hparams *h = &f->m->h;
 	const struct kernel_attention a = {
@@ -211,7 +176,7 @@ static void attention(struct forward *f, const struct forward_batch *b, uint32_t
 	f->m->ops->attention(f->ctx, &a);
 }
 
-static void layer(struct forward *f, const struct forward_batch *b, uint32_t i)
+static void layer(struct forward *f, const struct kernel_batch *b, uint32_t i)
 {
 	const struct model_layer *w = &f->m->layer[i];
 	const struct kernel_ops *ops = f->m->ops;
@@ -230,7 +195,7 @@ static void layer(struct forward *f, const struct forward_batch *b, uint32_t i)
 }
 
 /* Only rows that are sampled see the head: it is a fifth of a small model's work. */
-static void head(struct forward *f, const struct forward_batch *b)
+static void head(struct forward *f, const struct kernel_batch *b)
 {
 	const struct model *m = f->m;
 	uint32_t count = b->sampled_count;
@@ -239,16 +204,114 @@ static void head(struct forward *f, const struct forward_batch *b)
 	m->ops->rmsnorm(f->ctx, f->buf[BUF_LAST], m->out_norm, m->h.norm_eps, f->buf[BUF_HEAD],
 			count, m->h.hidden);
 	gemm(f, &m->head, f->buf[BUF_HEAD], f->buf[BUF_LOGITS], count, m->h.vocab, KERNEL_OUT_F32);
+	if (b->params)
+		m->ops->sample(f->ctx, f->buf[BUF_LOGITS], count, m->h.vocab, b->params,
+			       b->out_tokens, b->out_logprobs);
 }
 
-const float *forward_step(struct forward *f, const struct forward_batch *b)
+static void operations(struct forward *f, const struct kernel_batch *b)
 {
-	ASSERT(b->rows > 0 && b->rows <= f->limits.rows_max);
-	ASSERT(b->sampled_count <= f->limits.sampled_max);
 	f->m->ops->embed(f->ctx, &f->m->embed, b->tokens, f->buf[BUF_X], b->rows);
 	for (uint32_t i = 0; i < f->m->h.layers; i++)
 		layer(f, b, i);
 	if (b->sampled_count > 0)
 		head(f, b);
-	return f->buf[BUF_LOGITS];
+}
+
+/* Every shape that the device wants to have seen before the first request. */
+static int record(struct forward *f)
+{
+	const struct kernel_ops *ops = f->m->ops;
+	struct kernel_batch b;
+
+	while (ops->step_prepare(f->ctx, &b)) {
+		operations(f, &b);
+		ops->step_end(f->ctx);
+	}
+	return ops->step_wait(f->ctx);
+}
+
+int forward_new(const struct model *m, const struct forward_limits *l, struct forward **out)
+{
+	struct kernels_limits kl = kernel_limits(&m->h, l);
+	struct plan_buffer plan[BUF_COUNT];
+	size_t bytes = build_plan(&m->h, l, plan);
+	struct forward *f = calloc(1, sizeof(*f));
+	int r = -ENOMEM;
+
+	if (!f)
+		return r;
+	f->m = m;
+	f->limits = *l;
+	f->layout = page_layout(&m->h, l);
+	f->arena_bytes = bytes;
+	f->arena = m->ops->memory_new(m->ops, bytes);
+	if (!f->arena)
+		goto fail;
+	for (uint32_t i = 0; i < BUF_COUNT; i++)
+		f->buf[i] = (char *)f->arena + plan[i].out_offset;
+	r = kernels_ctx_new(m->ops, &kl, l->threads, &f->ctx);
+	if (r == 0)
+		r = record(f);
+	if (r < 0)
+		goto fail;
+	*out = f;
+	return 0;
+fail:
+	forward_free(f);
+	return r;
+}
+
+void forward_free(struct forward *f)
+{
+	if (!f)
+		return;
+	kernels_ctx_free(f->ctx);
+	f->m->ops->memory_free(f->m->ops, f->arena, f->arena_bytes);
+	free(f);
+}
+
+const struct kvd_layout *forward_layout(const struct forward *f)
+{
+	return &f->layout;
+}
+
+struct kernels_ctx *forward_ctx(struct forward *f)
+{
+	return f->ctx;
+}
+
+void forward_submit(struct forward *f, const struct kernel_batch *b)
+{
+	struct kernel_batch given;
+
+	ASSERT(b->rows > 0 && b->rows <= f->limits.rows_max);
+	ASSERT(b->sampled_count <= f->limits.sampled_max);
+	if (f->m->ops->step_begin(f->ctx, b, &given) == KERNEL_STEP_RUN)
+		operations(f, &given);
+	f->m->ops->step_end(f->ctx);
+}
+
+int forward_wait(struct forward *f)
+{
+	return f->m->ops->step_wait(f->ctx);
+}
+
+int forward_step(struct forward *f, const struct kernel_batch *b)
+{
+	forward_submit(f, b);
+	return forward_wait(f);
+}
+
+const float *forward_logits(struct forward *f, uint32_t i)
+{
+	const float *logits = f->buf[BUF_LOGITS];
+	uint32_t vocab = f->m->h.vocab;
+
+	return f->m->ops->view(f->ctx, logits + (size_t)i * vocab, vocab);
+}
+
+const char *forward_failure(const struct forward *f)
+{
+	return f->m->ops->failure(f->ctx);
 }

@@ -7,6 +7,7 @@
 #define ENGINE_FORWARD_H
 
 #include <engine/model/model.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,17 +16,11 @@ struct forward;
 struct forward_limits {
 	uint32_t rows_max;	/* tokens of one step */
 	uint32_t sampled_max;	/* rows with logits in one step */
+	uint32_t sequences_max; /* in one step */
+	uint32_t context;	/* tokens of the longest sequence */
 	uint32_t page_tokens;
 	uint32_t threads;
-};
-
-struct forward_batch {
-	const uint32_t *tokens; /* [rows] */
-	uint32_t rows;
-	const struct kernel_seq *seqs;
-	uint32_t seq_count;
-	const uint32_t *sampled; /* rows whose logits are wanted, ascending */
-	uint32_t sampled_count;
+	bool graphs; /* record steps and replay them, where the device can */
 };
 
 struct forward_plan_row {
@@ -37,13 +32,24 @@ struct forward_plan_row {
  * of the calling thread. */
 const struct forward_plan_row *forward_plan(const struct model *m, const struct forward_limits *l);
 
+/* Allocates everything, and records what the device wants recorded. 0, -ENOMEM, -EIO, -errno. */
 int forward_new(const struct model *m, const struct forward_limits *l, struct forward **out);
 void forward_free(struct forward *f);
 const struct kvd_layout *forward_layout(const struct forward *f);
 struct kernels_ctx *forward_ctx(struct forward *f);
 
-/* Runs one step. Returns logits f32 [sampled_count][vocab], valid until the next step. Never fails,
- * never allocates. */
-const float *forward_step(struct forward *f, const struct forward_batch *b);
+/*
+ * Starts one step; on the CPU it has ended on return. What the batch points to stays as it is until
+ * forward_wait(). Without params nothing is drawn. Never allocates.
+ */
+void forward_submit(struct forward *f, const struct kernel_batch *b);
+/* The step's pages, tokens and logits are there. 0, or -EIO: see forward_failure(). */
+int forward_wait(struct forward *f);
+/* Both, for who has nothing to do meanwhile. */
+int forward_step(struct forward *f, const struct kernel_batch *b);
+/* f32 [vocab] of the i-th sampled row, until the next call or step. */
+const float *forward_logits(struct forward *f, uint32_t i);
+/* What ended the device, in words. */
+const char *forward_failure(const struct forward *f);
 
 #endif

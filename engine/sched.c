@@ -616,12 +616,15 @@ uint64_t sched_timeout_ns(const struct sched *d)
 	return d->starving || d->admit_after_ns ? RETRY_NS : POLL_NS;
 }
 
-void sched_fini(struct sched *d, uint64_t now_ns)
+void sched_fini(struct sched *d, const char *failure, uint64_t now_ns)
 {
+	enum engine_finish finish = failure ? ENGINE_FINISH_ERROR : ENGINE_FINISH_CANCELLED;
+	int status = failure ? 500 : 0;
+
 	LIST_FOR_EACH_SAFE (l, next, &d->queue)
-		sched_end(d, seq_of(l), ENGINE_FINISH_CANCELLED, 0, NULL, now_ns);
+		sched_end(d, seq_of(l), finish, status, failure, now_ns);
 	LIST_FOR_EACH_SAFE (l, next, &d->active)
-		sched_end(d, seq_of(l), ENGINE_FINISH_CANCELLED, 0, NULL, now_ns);
+		sched_end(d, seq_of(l), finish, status, failure, now_ns);
 	/* What could not be sent ends with the connection. */
 	LIST_FOR_EACH_SAFE (l, next, &d->ended) {
 		seq_of(l)->lease = NULL;

@@ -48,8 +48,8 @@ struct sched {
 
 void sched_init(struct sched *d, const struct sched_config *config, struct kv *kv,
 		struct forward *forward, const struct kernel_ops *ops, struct engine_stats *stats);
-/* Ends all requests as cancelled and gives all leases back. */
-void sched_fini(struct sched *d, uint64_t now_ns);
+/* Ends all requests, as cancelled or with the failure's words, and gives all leases back. */
+void sched_fini(struct sched *d, const char *failure, uint64_t now_ns);
 
 /* Takes the sequence over. */
 void sched_add(struct sched *d, struct seq *s);

@@ -9,7 +9,7 @@
  * that come while it could have been computed alone. Chunks end at page boundaries where they can:
  * such a page is sealed, and shared, at once.
  *
- * The order of a step: compute, seal what is complete, sample, tell the clients. What the batch
+ * The order of a step: compute and sample, seal what is complete, tell the clients. What the batch
  * looks like changes no bit of any sequence (kernels.h), so all of this is policy only.
  */
 #include "engine/step.h"
@@ -54,7 +54,6 @@ struct step {
 	struct kernel_sample_params *params; /* [sampled_max] */
 	uint32_t *drawn;		     /* [sampled_max] */
 	float *logprobs;		     /* [sampled_max] */
-	float *masked; /* [vocab]: a row without the tokens that must not come yet */
 
 	double rate; /* prefill, tokens per second, smoothed */
 	uint64_t rate_sent_ns;
@@ -73,7 +72,7 @@ size_t step_bytes(const struct step_limits *l)
 			 sizeof(*t->drawn) + sizeof(*t->logprobs);
 
 	return sizeof(*t) + l->batch_tokens * sizeof(*t->tokens) + l->sequences_max * per_seq +
-	       step_sampled_max(l->sequences_max) * per_row + l->vocab * sizeof(*t->masked);
+	       step_sampled_max(l->sequences_max) * per_row;
 }
 
 int step_new(const struct step_limits *l, struct step **out)
@@ -94,9 +93,8 @@ int step_new(const struct step_limits *l, struct step **out)
 	t->params = calloc(t->sampled_max, sizeof(*t->params));
 	t->drawn = calloc(t->sampled_max, sizeof(*t->drawn));
 	t->logprobs = calloc(t->sampled_max, sizeof(*t->logprobs));
-	t->masked = calloc(l->vocab, sizeof(*t->masked));
 	if (!t->tokens || !t->seqs || !t->owner || !t->prompts || !t->sampled_rows || !t->sampled ||
-	    !t->params || !t->drawn || !t->logprobs || !t->masked) {
+	    !t->params || !t->drawn || !t->logprobs) {
 		step_free(t);
 		return -ENOMEM;
 	}
@@ -117,7 +115,6 @@ void step_free(struct step *t)
 	free(t->params);
 	free(t->drawn);
 	free(t->logprobs);
-	free(t->masked);
 	free(t);
 }
 
@@ -247,50 +244,56 @@ static void seal_all(struct step *t, struct sched *d)
 	}
 }
 
-static void draw_all(struct step *t, struct sched *d, const float *logits)
+static bool ends(const struct seq *s, uint32_t token)
 {
+	for (uint32_t i = 0; !s->args.ignore_end && i < s->args.end_count; i++) {
+		if (s->args.end_tokens[i] == token)
+			return true;
+	}
+	return false;
+}
+
+/* An answer that is too short yet cannot end. */
+static void forbid_ends(const struct seq *s, struct kernel_sample_params *p)
+{
+	if (s->args.ignore_end || seq_generated(s) >= s->args.min_tokens)
+		return;
+	p->banned_count = s->args.end_count;
+	memcpy(p->banned, s->args.end_tokens, s->args.end_count * sizeof(*p->banned));
+}
+
+static void set_params(struct step *t)
+{
+	const struct engine_sampling greedy = {.top_p = 1};
+
 	for (uint32_t i = 0; i < t->sampled_count; i++) {
 		const struct sampled *w = &t->sampled[i];
-		struct engine_sampling greedy = {.top_p = 1};
 		bool echo = w->position < w->s->token_count;
 
 		t->params[i] = sample_params(echo ? &greedy : &w->s->args.sampling, w->position);
-	}
-	d->ops->sample(forward_ctx(d->forward), logits, t->sampled_count, t->limits.vocab,
-		       t->params, t->drawn, t->logprobs);
-}
-
-static bool ends(const struct seq *s, uint32_t token)
-{
-	return s->args.is_end && !s->args.ignore_end && s->args.is_end(s->args.is_end_ctx, token);
-}
-
-/* Draws again without end tokens until min_tokens are there. */
-static void forbid_end(struct step *t, struct sched *d, const float *logits, uint32_t i)
-{
-	struct seq *s = t->sampled[i].s;
-	bool copied = false;
-
-	while (seq_generated(s) < s->args.min_tokens && ends(s, t->drawn[i])) {
-		if (!copied)
-			memcpy(t->masked, logits, t->limits.vocab * sizeof(*logits));
-		copied = true;
-		t->masked[t->drawn[i]] = -__builtin_inff();
-		d->ops->sample(forward_ctx(d->forward), t->masked, 1, t->limits.vocab,
-			       &t->params[i], &t->drawn[i], &t->logprobs[i]);
+		if (!echo)
+			forbid_ends(w->s, &t->params[i]);
 	}
 }
 
-static void deliver(struct step *t, struct seq *s, const float *logits, float normaliser,
-		    uint32_t position, uint32_t token)
+/* Logits are read only for who asked: on a device they lie elsewhere. */
+static void deliver(struct step *t, struct sched *d, uint32_t i, uint32_t token)
 {
+	const struct sampled *w = &t->sampled[i];
+	const struct engine_submit_args *args = &w->s->args;
 	struct engine_token out = {
-		.token = token, .position = position, .logprob = logits[token] - normaliser};
+		.token = token, .position = w->position, .logprob = t->logprobs[i]};
 
-	if (s->args.logprobs > 0)
-		out.top_count =
-			sample_top(logits, t->limits.vocab, normaliser, s->args.logprobs, out.top);
-	s->args.sink.token(s->args.sink.ctx, &out);
+	if (args->logprobs > 0 || token != t->drawn[i]) {
+		const float *logits = forward_logits(d->forward, i);
+		float normaliser = sample_normaliser(logits, t->drawn[i], t->logprobs[i]);
+
+		out.logprob = logits[token] - normaliser;
+		if (args->logprobs > 0)
+			out.top_count = sample_top(logits, t->limits.vocab, normaliser,
+						   args->logprobs, out.top);
+	}
+	args->sink.token(args->sink.ctx, &out);
 }
 
 static void note_times(struct sched *d, struct seq *s, uint64_t now_ns)
@@ -303,39 +306,31 @@ static void note_times(struct sched *d, struct seq *s, uint64_t now_ns)
 	d->stats->generated_tokens++;
 }
 
-static void new_token(struct step *t, struct sched *d, const float *logits, uint32_t i,
-		      uint64_t now_ns)
+static void new_token(struct step *t, struct sched *d, uint32_t i, uint64_t now_ns)
 {
 	struct seq *s = t->sampled[i].s;
-
-	float normaliser = sample_normaliser(logits, t->drawn[i], t->logprobs[i]);
-
-	forbid_end(t, d, logits, i);
 	uint32_t token = t->drawn[i];
 
 	ASSERT(s->token_count < s->token_room);
 	s->tokens[s->token_count++] = token;
 	note_times(d, s, now_ns);
-	deliver(t, s, logits, normaliser, t->sampled[i].position, token);
+	deliver(t, d, i, token);
 	if (ends(s, token))
 		sched_end(d, s, ENGINE_FINISH_STOP, 0, NULL, now_ns);
 	else if (s->token_count >= s->token_max)
 		sched_end(d, s, ENGINE_FINISH_LENGTH, 0, NULL, now_ns);
 }
 
-static void hand_out(struct step *t, struct sched *d, const float *logits, uint64_t now_ns)
+static void hand_out(struct step *t, struct sched *d, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < t->sampled_count; i++) {
 		const struct sampled *w = &t->sampled[i];
-		const float *row = logits + (size_t)i * t->limits.vocab;
 
 		if (w->position < w->s->token_count) {
-			float normaliser = sample_normaliser(row, t->drawn[i], t->logprobs[i]);
-
-			deliver(t, w->s, row, normaliser, w->position, w->s->tokens[w->position]);
+			deliver(t, d, i, w->s->tokens[w->position]);
 			w->s->echoed = w->position;
 		} else {
-			new_token(t, d, row, i, now_ns);
+			new_token(t, d, i, now_ns);
 		}
 	}
 }
@@ -357,31 +352,34 @@ static void measure(struct step *t, struct sched *d, uint64_t from_ns, uint64_t 
 	t->rate_sent_ns = now_ns;
 }
 
-bool step_run(struct step *t, struct sched *d)
+int step_run(struct step *t, struct sched *d)
 {
 	uint64_t from_ns = units_now_ns();
 
 	choose(t, d);
 	if (t->rows == 0)
-		return false;
-	const struct forward_batch b = {.tokens = t->tokens,
-					.rows = t->rows,
-					.seqs = t->seqs,
-					.seq_count = t->seq_count,
-					.sampled = t->sampled_rows,
-					.sampled_count = t->sampled_count};
-	const float *logits = forward_step(d->forward, &b);
+		return STEP_IDLE;
+	set_params(t);
+	const struct kernel_batch b = {.tokens = t->tokens,
+				       .rows = t->rows,
+				       .seqs = t->seqs,
+				       .seq_count = t->seq_count,
+				       .sampled = t->sampled_rows,
+				       .params = t->params,
+				       .out_tokens = t->drawn,
+				       .out_logprobs = t->logprobs,
+				       .sampled_count = t->sampled_count};
+	int r = forward_step(d->forward, &b);
 	uint64_t now_ns = units_now_ns();
 
+	if (r < 0)
+		return r;
 	if (t->prompt_rows > 0)
 		CRASH_POINT("mid_prefill");
 	else
 		CRASH_POINT("mid_decode");
 	measure(t, d, from_ns, now_ns);
 	seal_all(t, d);
-	if (t->sampled_count > 0) {
-		draw_all(t, d, logits);
-		hand_out(t, d, logits, units_now_ns());
-	}
-	return true;
+	hand_out(t, d, now_ns);
+	return STEP_DONE;
 }

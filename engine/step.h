@@ -23,7 +23,12 @@ size_t step_bytes(const struct step_limits *l);
 int step_new(const struct step_limits *l, struct step **out);
 void step_free(struct step *t);
 
-/* Runs one step over d's running sequences. false: no sequence has a row to compute. */
-bool step_run(struct step *t, struct sched *d);
+enum step_result {
+	STEP_IDLE = 0, /* no sequence has a row to compute */
+	STEP_DONE,
+};
+
+/* Runs one step over d's running sequences. STEP_*, or -EIO: the device failed for good. */
+int step_run(struct step *t, struct sched *d);
 
 #endif

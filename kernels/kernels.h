@@ -12,6 +12,11 @@
  * All operations of one kernels_ctx are called by one thread, run on its team, and have ended (on
  * the CPU) or are queued in order (on a device) when they return. None allocates.
  *
+ * A step is: step_begin() with the batch, the operations in between with the batch that it gave
+ * back, step_end(), step_wait(). A device may pad the batch to a shape it has a graph for, and may
+ * replay that graph: then the operations are not called at all. What weights and activations lie in
+ * comes from memory_new(), and only operations touch it.
+ *
  * Shapes: m rows (tokens of the step), d hidden, h heads, hk kv heads, hd head_dim, f ffn, v vocab.
  * Activations that enter a GEMM are bf16; the residual stream and all reductions are fp32.
  */
@@ -24,6 +29,7 @@
 #include <stdint.h>
 
 #define NUMERICS_REV 1
+#define KERNEL_BANNED_MAX 8u
 
 struct kernels_ctx;
 struct kernel_ops;
@@ -33,7 +39,7 @@ typedef uint16_t kernel_bf16;
 /* A weight matrix [n][k] (n outputs), packed. The data is the owner's, 64-byte aligned. */
 enum kernel_weight_kind {
 	KERNEL_WEIGHT_PLAIN,
-	KERNEL_WEIGHT_GATE_UP, /* n = 2 f: rows [0, f) gate, [f, 2 f) up; packed so that both meet */
+	KERNEL_WEIGHT_GATE_UP, /* n = 2 f: rows [0, f) gate, [f, 2 f) up; packed to meet */
 };
 
 struct kernel_weight {
@@ -55,7 +61,7 @@ struct kernel_gemm {
 	const struct kernel_weight *w;
 	const kernel_bf16 *x; /* [m][ldx] */
 	void *y;
-	const float *bias;    /* [n] or NULL */
+	const float *bias; /* [n] or NULL */
 	uint32_t m;
 	uint32_t ldx;
 	uint32_t ldy;
@@ -67,31 +73,31 @@ struct kernel_seq {
 	uint32_t row0;
 	uint32_t rows;
 	uint32_t pos0;
-	uint32_t query_only;	/* 1: K and V of these rows are in the pages already: do not store */
-	const uint64_t *pages;	/* address of block i's page; covers pos0 + rows tokens */
+	uint32_t query_only;   /* 1: K and V of these rows are in the pages already: do not store */
+	const uint64_t *pages; /* address of block i's page; covers pos0 + rows tokens */
 };
 
 struct kernel_rope_store {
-	const float *qkv;	/* [m][(h + 2 hk) * hd]: all q heads, all k heads, all v heads */
-	kernel_bf16 *q;		/* [m][h * hd], rotated, scaled by nothing */
-	const float *inv_freq;	/* [rope_dim / 2] */
-	const float *q_norm;	/* [hd] RMSNorm weight per head before RoPE, or NULL */
+	const float *qkv;      /* [m][(h + 2 hk) * hd]: all q heads, all k heads, all v heads */
+	kernel_bf16 *q;	       /* [m][h * hd], rotated, scaled by nothing */
+	const float *inv_freq; /* [rope_dim / 2] */
+	const float *q_norm;   /* [hd] RMSNorm weight per head before RoPE, or NULL */
 	const float *k_norm;
 	float norm_eps;
 	uint32_t heads;
-	uint32_t rope_dim;	/* <= hd; pairs are (i, i + rope_dim / 2): NEOX halves */
-	uint32_t layer;		/* of the page */
+	uint32_t rope_dim; /* <= hd; pairs are (i, i + rope_dim / 2): NEOX halves */
+	uint32_t layer;	   /* of the page */
 	const struct kvd_layout *layout;
 	const struct kernel_seq *seqs;
 	uint32_t seq_count;
 };
 
 struct kernel_attention {
-	const kernel_bf16 *q;	/* [m][h * hd] */
-	kernel_bf16 *out;	/* [m][h * hd] */
-	uint32_t heads;		/* a multiple of layout->kv_heads */
-	float scale;		/* on q.k; hd^-0.5 as a rule */
-	uint32_t window;	/* a row sees this many last tokens, itself included; 0: all */
+	const kernel_bf16 *q; /* [m][h * hd] */
+	kernel_bf16 *out;     /* [m][h * hd] */
+	uint32_t heads;	      /* a multiple of layout->kv_heads */
+	float scale;	      /* on q.k; hd^-0.5 as a rule */
+	uint32_t window;      /* a row sees this many last tokens, itself included; 0: all */
 	uint32_t layer;
 	const struct kvd_layout *layout;
 	const struct kernel_seq *seqs; /* row at position p sees tokens 0 .. p */
@@ -103,14 +109,92 @@ struct kernel_sample_params {
 	float temperature;
 	float top_p;	/* 1: off */
 	float min_p;	/* 0: off */
-	uint32_t top_k;	/* 0: off */
+	uint32_t top_k; /* 0: off */
 	float uniform;	/* in [0, 1): the counter-based random number of (seed, position) */
+	uint32_t banned_count;
+	uint32_t banned[KERNEL_BANNED_MAX]; /* tokens that must not be drawn */
+};
+
+/* What a context must be able to do; its scratch is planned and allocated from this, once. */
+struct kernels_limits {
+	uint32_t rows_max; /* m */
+	uint32_t k_max;	   /* largest GEMM depth */
+	uint32_t n_max;	   /* largest GEMM width of a layer: gate and up together */
+	uint32_t heads_max;
+	uint32_t head_dim_max;
+	uint32_t vocab;
+	uint32_t sampled_max;	/* rows with logits in one step */
+	uint32_t sequences_max; /* in one step */
+	uint32_t pages_max;	/* of one sequence */
+	uint64_t page_bytes;
+	bool graphs; /* record steps and replay them, where the device can */
+};
+
+/* One step's rows: several sequences side by side, without padding as the caller makes it. */
+struct kernel_batch {
+	const uint32_t *tokens; /* [rows] */
+	const struct kernel_seq *seqs;
+	const uint32_t *sampled; /* [sampled_count] rows whose logits are wanted, ascending */
+	const struct kernel_sample_params *params; /* [sampled_count]; NULL: nothing is drawn */
+	uint32_t *out_tokens;			   /* [sampled_count], there after step_wait() */
+	float *out_logprobs;			   /* [sampled_count], the same */
+	uint32_t rows;
+	uint32_t seq_count;
+	uint32_t sampled_count;
+};
+
+enum kernel_step {
+	KERNEL_STEP_RUN,    /* call the operations, then step_end() */
+	KERNEL_STEP_REPLAY, /* they are recorded: step_end() alone */
+};
+
+struct kernel_counts {
+	uint64_t graph_steps;
+	uint64_t eager_steps;
+	uint64_t padding_rows; /* computed for nothing, to fit a graph */
+	uint32_t graphs;
 };
 
 struct kernel_ops {
-	const char *name;	 /* "cpu-avx512bf16", "cpu-portable", ... */
+	const char *name;	 /* "cpu-avx512bf16", "cpu-portable", "cuda:0 sm90", ... */
 	const char *numerics_id; /* enters the format's identity */
 	const char *layout;	 /* the page layout that store and attention use */
+	uint8_t device_uuid[16]; /* whose memory operations read; zero: the host's */
+
+	/* Zeroed memory for weights and activations, 256-byte aligned. NULL: there is not so much.
+	 */
+	void *(*memory_new)(const struct kernel_ops *ops, size_t bytes);
+	void (*memory_free)(const struct kernel_ops *ops, void *memory, size_t bytes);
+	/* Copies host bytes there, and has when it returns. Any thread. 0 or -EIO. */
+	int (*memory_write)(const struct kernel_ops *ops, void *dst, const void *src, size_t bytes);
+	/* What memory_new() can still give, in bytes; UINT64_MAX: ask the host. */
+	uint64_t (*memory_room)(const struct kernel_ops *ops);
+
+	/* See kernels_ctx_new(). ctx_bytes: what it would allocate, for the plan. */
+	int (*ctx_new)(const struct kernel_ops *ops, const struct kernels_limits *limits,
+		       uint32_t threads, struct kernels_ctx **out);
+	void (*ctx_free)(struct kernels_ctx *ctx);
+	size_t (*ctx_bytes)(const struct kernels_limits *limits, uint32_t threads);
+	uint32_t (*ctx_threads)(const struct kernels_ctx *ctx);
+	void (*ctx_counts)(const struct kernels_ctx *ctx, struct kernel_counts *out);
+
+	/*
+	 * The next shape to be recorded before the first step, largest first: run the operations
+	 * on *out and call step_end(). false: all are there (on the CPU at once).
+	 */
+	bool (*step_prepare)(struct kernels_ctx *ctx, struct kernel_batch *out);
+	/* The arrays of `in` stay valid until step_wait(); *out is for the operations alone. */
+	enum kernel_step (*step_begin)(struct kernels_ctx *ctx, const struct kernel_batch *in,
+				       struct kernel_batch *out);
+	void (*step_end)(struct kernels_ctx *ctx);
+	/*
+	 * The step is complete: pages are written, out_tokens and out_logprobs are there. 0, or
+	 * -EIO: the device failed for good, and failure() has the words.
+	 */
+	int (*step_wait)(struct kernels_ctx *ctx);
+	const char *(*failure)(const struct kernels_ctx *ctx);
+	/* A row of logits, as the host reads it: after step_wait(), until the next call or step. */
+	const float *(*view)(struct kernels_ctx *ctx, const float *row, uint32_t count);
 
 	/* Bytes that a packed [n][k] takes. */
 	size_t (*weight_bytes)(enum kernel_weight_kind kind, uint32_t n, uint32_t k);
@@ -136,21 +220,21 @@ struct kernel_ops {
 	/* out f32 [count][d] = x f32 [rows[i]][d] */
 	void (*gather)(struct kernels_ctx *ctx, const float *x, const uint32_t *rows,
 		       uint32_t count, uint32_t d, float *out);
-	/* out_tokens[i] from logits f32 [m][v]; out_logprobs[i] = its log softmax at temperature 1 */
+	/* out_tokens[i] from logits f32 [m][v]; out_logprobs[i] = its log softmax at temperature 1
+	 * over all tokens, banned ones too */
 	void (*sample)(struct kernels_ctx *ctx, const float *logits, uint32_t m, uint32_t v,
 		       const struct kernel_sample_params *params, uint32_t *out_tokens,
 		       float *out_logprobs);
+	/* Between steps; has ended when it returns. */
 	void (*page_copy)(struct kernels_ctx *ctx, uint64_t dst, uint64_t src, uint64_t bytes);
 };
 
-/* What a context must be able to do; its scratch is planned and allocated from this, once. */
-struct kernels_limits {
-	uint32_t rows_max; /* m */
-	uint32_t k_max;	   /* largest GEMM depth */
-	uint32_t heads_max;
-	uint32_t head_dim_max;
-	uint32_t vocab;
-};
+/*
+ * The table of a device: "cpu", "cpu:ISA" (amx, avx512bf16, portable), "cuda:N", or "auto": the
+ * first GPU, else the CPU. A table lives until the process ends. NULL, and one sentence in
+ * error[size].
+ */
+const struct kernel_ops *kernels_open(const char *device, char *error, size_t size);
 
 /*
  * The CPU's table: isa NULL chooses the best that this processor has; "amx", "avx512bf16",
@@ -158,13 +242,32 @@ struct kernels_limits {
  */
 const struct kernel_ops *kernels_cpu(const char *isa);
 
-/* A context with a team of `threads` (0: one per core that this process may use). 0 or -errno. */
-int kernels_ctx_new(const struct kernel_ops *ops, const struct kernels_limits *limits,
-		    uint32_t threads, struct kernels_ctx **out);
-void kernels_ctx_free(struct kernels_ctx *ctx);
-uint32_t kernels_ctx_threads(const struct kernels_ctx *ctx);
-/* Bytes that kernels_ctx_new() would allocate: for the plan. */
-size_t kernels_ctx_bytes(const struct kernels_limits *limits, uint32_t threads);
+/*
+ * A context with a team of `threads` (0: one per core that this process may use; a device needs
+ * none). 0 or -errno.
+ */
+static inline int kernels_ctx_new(const struct kernel_ops *ops, const struct kernels_limits *limits,
+				  uint32_t threads, struct kernels_ctx **out)
+{
+	return ops->ctx_new(ops, limits, threads, out);
+}
+
+/* Every table's context begins with the address of its table. */
+static inline const struct kernel_ops *kernels_ctx_ops(const struct kernels_ctx *ctx)
+{
+	return *(const struct kernel_ops *const *)ctx;
+}
+
+static inline void kernels_ctx_free(struct kernels_ctx *ctx)
+{
+	if (ctx)
+		kernels_ctx_ops(ctx)->ctx_free(ctx);
+}
+
+static inline uint32_t kernels_ctx_threads(const struct kernels_ctx *ctx)
+{
+	return kernels_ctx_ops(ctx)->ctx_threads(ctx);
+}
 
 static inline float kernel_bf16_to_f32(kernel_bf16 v)
 {

@@ -325,11 +325,6 @@ uint32_t query_echo_tokens(const struct query *r, uint32_t choice)
 	return r->echo && r->logprobs ? query_prompt(r, choice)->count - 1 : 0;
 }
 
-static bool is_end(void *ctx, uint32_t token)
-{
-	return tokenizer_is_end(ctx, token);
-}
-
 struct engine_submit_args query_submit_args(const struct query *r, uint32_t choice,
 					    const struct tokenizer *tokenizer)
 {
@@ -344,12 +339,11 @@ struct engine_submit_args query_submit_args(const struct query *r, uint32_t choi
 		.use_cache = r->use_cache,
 		.logprobs = r->logprobs ? r->top_logprobs : 0,
 		.prompt_logprobs = r->echo && r->logprobs,
-		.is_end = is_end,
-		.is_end_ctx = (void *)tokenizer,
 		.sampling = r->sampling,
 	};
 
 	ASSERT(choice < query_choice_count(r));
 	args.sampling.seed += choice % r->n;
+	args.end_count = tokenizer_ends(tokenizer, args.end_tokens, ENGINE_ENDS_MAX);
 	return args;
 }

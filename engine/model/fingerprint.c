@@ -36,7 +36,7 @@ static void add_bytes(XXH3_state_t *x, const void *data, uint64_t bytes)
 	XXH3_128bits_update(x, data, (size_t)bytes);
 }
 
-static void add_hparams(XXH3_state_t *x, const struct model *m)
+static void add_hparams(XXH3_state_t *x, const struct model *m, const float *inv_freq)
 {
 	const struct model_hparams *h = &m->h;
 	const uint32_t sizes[] = {h->layers,   h->hidden,   h->ffn,   h->heads,
@@ -47,7 +47,7 @@ static void add_hparams(XXH3_state_t *x, const struct model *m)
 		add_u64(x, sizes[i]);
 	add_f32(x, h->norm_eps);
 	for (uint32_t i = 0; i < h->rope_dim / 2; i++)
-		add_f32(x, m->inv_freq[i]);
+		add_f32(x, inv_freq[i]);
 }
 
 static void add_tensor(XXH3_state_t *x, const struct gguf_tensor *t)
@@ -59,7 +59,8 @@ static void add_tensor(XXH3_state_t *x, const struct gguf_tensor *t)
 	add_bytes(x, t->data, t->bytes);
 }
 
-int fingerprint_model(const struct gguf *g, const struct model *m, uint8_t out[16])
+int fingerprint_model(const struct gguf *g, const struct model *m, const float *inv_freq,
+		      uint8_t out[16])
 {
 	static const char domain[] = "kvd model 1";
 	XXH3_state_t *x = XXH3_createState();
@@ -69,7 +70,7 @@ int fingerprint_model(const struct gguf *g, const struct model *m, uint8_t out[1
 		return -ENOMEM;
 	XXH3_128bits_reset(x);
 	add_bytes(x, domain, sizeof(domain) - 1);
-	add_hparams(x, m);
+	add_hparams(x, m, inv_freq);
 	for (uint32_t i = 0; i < gguf_tensor_count(g); i++)
 		add_tensor(x, gguf_tensor_at(g, i));
 	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(x));

@@ -5,7 +5,8 @@
 
 #include <engine/model/model.h>
 
-/* m needs h and inv_freq. 0 or -ENOMEM. */
-int fingerprint_model(const struct gguf *g, const struct model *m, uint8_t out[16]);
+/* m needs h; inv_freq is the host's copy. 0 or -ENOMEM. */
+int fingerprint_model(const struct gguf *g, const struct model *m, const float *inv_freq,
+		      uint8_t out[16]);
 
 #endif

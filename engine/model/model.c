@@ -15,7 +15,25 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
+
+/* Frequencies, and the digest that they go into. */
+static int identify(const struct gguf *file, struct model *m, char *error)
+{
+	size_t bytes = m->h.rope_dim / 2 * sizeof(float);
+	float *inv_freq = malloc(bytes);
+	int status = inv_freq ? rope_fill(file, &m->h, inv_freq, error) : -ENOMEM;
+
+	if (!status)
+		status = m->ops->memory_write(m->ops, m->inv_freq, inv_freq, bytes);
+	if (!status)
+		status = fingerprint_model(file, m, inv_freq, m->digest);
+	if (status == -ENOMEM)
+		fail_with(error, MODEL_ERROR_MAX, status, "no memory to load a model");
+	if (status == -EIO)
+		fail_with(error, MODEL_ERROR_MAX, status, "the device takes no weights");
+	free(inv_freq);
+	return status;
+}
 
 static int load(const struct gguf *file, struct model *m, model_progress_fn *progress,
 		void *progress_ctx, char *error)
@@ -28,9 +46,7 @@ static int load(const struct gguf *file, struct model *m, model_progress_fn *pro
 	if (!status)
 		status = weights_load(file, family, m, progress, progress_ctx, error);
 	if (!status)
-		status = rope_fill(file, &m->h, m->inv_freq, error);
-	if (!status && fingerprint_model(file, m, m->digest))
-		status = fail_with(error, MODEL_ERROR_MAX, -ENOMEM, "no memory to load a model");
+		status = identify(file, m, error);
 	return status;
 }
 
@@ -56,7 +72,7 @@ void model_free(struct model *m)
 {
 	if (!m)
 		return;
-	if (m->arena)
-		munmap(m->arena, m->arena_bytes);
+	m->ops->memory_free(m->ops, m->arena, m->arena_bytes);
+	free(m->layer);
 	free(m);
 }

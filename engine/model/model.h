@@ -38,7 +38,7 @@ struct model_layer {
 	struct kernel_weight out;     /* [hidden][heads * head_dim] */
 	struct kernel_weight gate_up; /* [2 ffn][hidden], KERNEL_WEIGHT_GATE_UP */
 	struct kernel_weight down;    /* [hidden][ffn] */
-	float *attn_norm;	      /* [hidden] */
+	float *attn_norm;	      /* [hidden], like all vectors in the device's memory */
 	float *ffn_norm;	      /* [hidden] */
 };
 
@@ -54,7 +54,7 @@ struct model {
 				     * over all hparams that decide a KV bit */
 	uint64_t file_bytes;
 	uint64_t weight_bytes; /* packed, in memory */
-	void *arena;	       /* owns all of the above */
+	void *arena;	       /* of ops->memory_new(): all data, norms and frequencies */
 	size_t arena_bytes;
 };
 

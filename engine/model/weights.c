@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From tensors in a map to packed weights. Everything lies in one anonymous mapping, zeroed by the
- * kernel and, where it can be, of huge OS pages: layers, norms, then the matrices. Which tensor
- * goes where is decided by weights_list.c.
+ * From tensors in a map to packed weights. All that operations read lies in one piece of their
+ * device's memory: frequencies, norms, then the matrices. Which tensor goes where is decided by
+ * weights_list.c.
  *
  * The matrices are cut into strips of 64 rows, which may be packed in parallel. Threads take the
  * next strip from one counter, so that the memory needed on top is one strip of floats each. Only
@@ -19,12 +19,10 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
-#include <sys/mman.h>
 
 #define STRIP_ROWS 64u
 #define THREADS_MAX 16u
-#define ARENA_ALIGN 64u
-#define HUGE_OS_PAGE (2u << 20)
+#define ARENA_ALIGN 256u
 
 struct packer {
 	const struct kernel_ops *ops;
@@ -58,19 +56,12 @@ static void *carve(struct carver *c, size_t bytes)
 static void carve_vectors(struct carver *c, struct model *m)
 {
 	const struct model_hparams *h = &m->h;
-	struct model_layer *layer = carve(c, h->layers * sizeof(*m->layer));
 
-	m->layer = layer;
 	m->inv_freq = carve(c, h->rope_dim / 2 * sizeof(float));
 	m->out_norm = carve(c, h->hidden * sizeof(float));
 	for (uint32_t i = 0; i < h->layers; i++) {
-		float *attn = carve(c, h->hidden * sizeof(float));
-		float *ffn = carve(c, h->hidden * sizeof(float));
-
-		if (layer) {
-			layer[i].attn_norm = attn;
-			layer[i].ffn_norm = ffn;
-		}
+		m->layer[i].attn_norm = carve(c, h->hidden * sizeof(float));
+		m->layer[i].ffn_norm = carve(c, h->hidden * sizeof(float));
 	}
 }
 
@@ -79,10 +70,8 @@ static void carve_weight(struct carver *c, const struct kernel_ops *ops,
 			 struct kernel_weight *w)
 {
 	size_t bytes = ops->weight_bytes(kind, n, k);
-	void *data = carve(c, bytes);
 
-	if (w)
-		*w = (struct kernel_weight){kind, n, k, data, bytes};
+	*w = (struct kernel_weight){kind, n, k, carve(c, bytes), bytes};
 }
 
 static void carve_weights(struct carver *c, struct model *m)
@@ -92,14 +81,12 @@ static void carve_weights(struct carver *c, struct model *m)
 	uint32_t qkv = q + 2 * h->kv_heads * h->head_dim;
 
 	for (uint32_t i = 0; i < h->layers; i++) {
-		struct model_layer *l = c->base ? &m->layer[i] : NULL;
+		struct model_layer *l = &m->layer[i];
 
-		carve_weight(c, m->ops, KERNEL_WEIGHT_PLAIN, qkv, h->hidden, l ? &l->qkv : NULL);
-		carve_weight(c, m->ops, KERNEL_WEIGHT_PLAIN, h->hidden, q, l ? &l->out : NULL);
-		carve_weight(c, m->ops, KERNEL_WEIGHT_GATE_UP, 2 * h->ffn, h->hidden,
-			     l ? &l->gate_up : NULL);
-		carve_weight(c, m->ops, KERNEL_WEIGHT_PLAIN, h->hidden, h->ffn,
-			     l ? &l->down : NULL);
+		carve_weight(c, m->ops, KERNEL_WEIGHT_PLAIN, qkv, h->hidden, &l->qkv);
+		carve_weight(c, m->ops, KERNEL_WEIGHT_PLAIN, h->hidden, q, &l->out);
+		carve_weight(c, m->ops, KERNEL_WEIGHT_GATE_UP, 2 * h->ffn, h->hidden, &l->gate_up);
+		carve_weight(c, m->ops, KERNEL_WEIGHT_PLAIN, h->hidden, h->ffn, &l->down);
 	}
 	carve_weight(c, m->ops, KERNEL_WEIGHT_PLAIN, h->vocab, h->hidden, &m->embed);
 	if (!h->tied)
@@ -111,20 +98,19 @@ static int arena_new(struct model *m, char *error)
 	struct carver c = {0};
 	char size[32];
 
+	m->layer = calloc(m->h.layers, sizeof(*m->layer));
+	if (!m->layer)
+		return fail_with(error, MODEL_ERROR_MAX, -ENOMEM, "no memory to load a model");
 	carve_vectors(&c, m);
 	size_t vector_bytes = c.used;
 	carve_weights(&c, m);
 	m->weight_bytes = c.used - vector_bytes;
-	m->arena_bytes = bits_align_up(c.used, HUGE_OS_PAGE);
-	void *at = mmap(NULL, m->arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-			-1, 0);
-	if (at == MAP_FAILED)
+	m->arena_bytes = c.used;
+	m->arena = m->ops->memory_new(m->ops, m->arena_bytes);
+	if (!m->arena)
 		return fail_with(error, MODEL_ERROR_MAX, -ENOMEM, "no memory for weights of %s",
 				 units_format_bytes(m->arena_bytes, size, sizeof(size)));
-	/* Advice: without it the weights are as right, and slower to walk. */
-	(void)madvise(at, m->arena_bytes, MADV_HUGEPAGE);
-	m->arena = at;
-	c = (struct carver){.base = at};
+	c = (struct carver){.base = m->arena};
 	carve_vectors(&c, m);
 	carve_weights(&c, m);
 	return 0;
@@ -274,20 +260,33 @@ static int pack_all(struct packer *p)
 	return p->status;
 }
 
-static int copy_vectors(const struct weights_list *l, char *error)
+static int copy_vector(const struct model *m, const struct weights_vector *v, float *buffer,
+		       char *error)
 {
-	for (uint32_t i = 0; i < l->vector_count; i++) {
-		const struct gguf_tensor *t = l->vector[i].tensor;
+	const struct gguf_tensor *t = v->tensor;
 
-		dequant_find(t->type)->row(t->data, t->ne[0], l->vector[i].dst);
-		if (!all_finite(l->vector[i].dst, t->ne[0]))
-			return fail_with(
-				error, MODEL_ERROR_MAX, -EINVAL,
-				"tensor \"%.*s\" holds a value that is not finite: the file "
-				"is damaged",
-				(int)t->name.bytes, t->name.text);
-	}
+	dequant_find(t->type)->row(t->data, t->ne[0], buffer);
+	if (!all_finite(buffer, t->ne[0]))
+		return fail_with(error, MODEL_ERROR_MAX, -EINVAL,
+				 "tensor \"%.*s\" holds a value that is not finite: the file "
+				 "is damaged",
+				 (int)t->name.bytes, t->name.text);
+	if (m->ops->memory_write(m->ops, v->dst, buffer, t->ne[0] * sizeof(*buffer)) < 0)
+		return fail_with(error, MODEL_ERROR_MAX, -EIO, "the device takes no weights");
 	return 0;
+}
+
+static int copy_vectors(const struct model *m, const struct weights_list *l, char *error)
+{
+	float *buffer = malloc(m->h.hidden * sizeof(*buffer));
+	int status = 0;
+
+	if (!buffer)
+		return fail_with(error, MODEL_ERROR_MAX, -ENOMEM, "no memory to load weights");
+	for (uint32_t i = 0; !status && i < l->vector_count; i++)
+		status = copy_vector(m, &l->vector[i], buffer, error);
+	free(buffer);
+	return status;
 }
 
 int weights_load(const struct gguf *g, const struct family *family, struct model *m,
@@ -307,7 +306,7 @@ int weights_load(const struct gguf *g, const struct family *family, struct model
 			   .lock = PTHREAD_MUTEX_INITIALIZER,
 			   .progress = progress,
 			   .progress_ctx = progress_ctx};
-	status = copy_vectors(&list, error);
+	status = copy_vectors(m, &list, error);
 	if (!status)
 		status = pack_all(&p);
 	if (m->h.tied)

@@ -10,7 +10,7 @@
 #include <engine/text/tokens.h>
 #include <engine/text/vocab.h>
 
-#define PARTS_ENDS_MAX 16u
+#define PARTS_ENDS_MAX 8u
 
 /* What chat.c found out about the file's template. */
 struct chat_template {

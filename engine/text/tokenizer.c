@@ -368,6 +368,14 @@ bool tokenizer_is_end(const struct tokenizer *t, uint32_t token)
 	return false;
 }
 
+uint32_t tokenizer_ends(const struct tokenizer *t, uint32_t *out, uint32_t max)
+{
+	uint32_t count = BITS_MIN(t->end_count, max);
+
+	memcpy(out, t->ends, count * sizeof(*out));
+	return count;
+}
+
 const char *tokenizer_template(const struct tokenizer *t)
 {
 	return t->chat_text;

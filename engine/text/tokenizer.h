@@ -36,6 +36,8 @@ uint32_t tokenizer_bos(const struct tokenizer *t);
 bool tokenizer_adds_bos(const struct tokenizer *t);
 /* True for every token that ends a generation: eos, eot, <|im_end|>. */
 bool tokenizer_is_end(const struct tokenizer *t, uint32_t token);
+/* All of those, at most `max`; returns how many. */
+uint32_t tokenizer_ends(const struct tokenizer *t, uint32_t *out, uint32_t max);
 /* The chat template of the file, or NULL. Terminated. */
 const char *tokenizer_template(const struct tokenizer *t);
 

@@ -13,6 +13,7 @@
 #define CTX_HEAD_DIM_MAX 1024u
 
 struct kernels_ctx {
+	const struct kernel_ops *ops;
 	const struct isa *isa;
 	struct team *team;
 	struct kernels_limits limits;
@@ -22,6 +23,7 @@ struct kernels_ctx {
 	/* For attention: two partials per thread, and the running one of the caller. */
 	struct attn_partial *partial;
 	uint32_t partial_count;
+	uint64_t steps;
 };
 
 static inline void *ctx_scratch(const struct kernels_ctx *ctx, uint32_t thread)
@@ -43,6 +45,18 @@ void op_sample(struct kernels_ctx *ctx, const float *logits, uint32_t m, uint32_
 	       const struct kernel_sample_params *params, uint32_t *out_tokens,
 	       float *out_logprobs);
 void op_copy_page(struct kernels_ctx *ctx, uint64_t dst, uint64_t src, uint64_t bytes);
+bool eager_prepare(struct kernels_ctx *ctx, struct kernel_batch *out);
+enum kernel_step eager_begin(struct kernels_ctx *ctx, const struct kernel_batch *in,
+			    struct kernel_batch *out);
+void eager_end(struct kernels_ctx *ctx);
+int eager_wait(struct kernels_ctx *ctx);
+const char *eager_failure(const struct kernels_ctx *ctx);
+const float *eager_view(struct kernels_ctx *ctx, const float *row, uint32_t count);
+void eager_counts(const struct kernels_ctx *ctx, struct kernel_counts *out);
+void *memory_new(const struct kernel_ops *ops, size_t bytes);
+void memory_free(const struct kernel_ops *ops, void *memory, size_t bytes);
+int memory_write(const struct kernel_ops *ops, void *dst, const void *src, size_t bytes);
+uint64_t memory_room(const struct kernel_ops *ops);
 /* Scratch that sampling wants of a thread. */
 size_t op_sample_scratch_bytes(uint32_t vocab);
 

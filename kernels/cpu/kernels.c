@@ -29,12 +29,23 @@ static bool always(void)
 	return true;
 }
 
+static int ctx_new(const struct kernel_ops *ops, const struct kernels_limits *limits,
+		   uint32_t threads, struct kernels_ctx **out);
+static void ctx_free(struct kernels_ctx *ctx);
+static size_t ctx_bytes(const struct kernels_limits *limits, uint32_t threads);
+static uint32_t ctx_threads(const struct kernels_ctx *ctx);
+
 #define TABLE_OPS(table_name)                                                                      \
 	{                                                                                          \
 		.name = (table_name), .numerics_id = ISA_NUMERICS(table_name),                     \
-		.layout = KVD_LAYOUT_CPU_BF16, .weight_bytes = pack_bytes,                         \
-		.weight_pack = pack_rows, .gemm = op_gemm, .embed = op_rows_embed,                 \
-		.rmsnorm = op_rows_rmsnorm, .rope_store = op_rope_store,                           \
+		.layout = KVD_LAYOUT_CPU_BF16, .memory_new = memory_new,                           \
+		.memory_free = memory_free, .memory_write = memory_write,                          \
+		.memory_room = memory_room, .ctx_new = ctx_new, .ctx_free = ctx_free,              \
+		.ctx_bytes = ctx_bytes, .ctx_threads = ctx_threads, .ctx_counts = eager_counts,     \
+		.step_prepare = eager_prepare, .step_begin = eager_begin, .step_end = eager_end,      \
+		.step_wait = eager_wait, .failure = eager_failure, .view = eager_view,                \
+		.weight_bytes = pack_bytes, .weight_pack = pack_rows, .gemm = op_gemm,             \
+		.embed = op_rows_embed, .rmsnorm = op_rows_rmsnorm, .rope_store = op_rope_store,   \
 		.attention = op_attention, .gather = op_rows_gather, .sample = op_sample,          \
 		.page_copy = op_copy_page,                                                         \
 	}
@@ -85,7 +96,7 @@ static size_t arena_bytes(const struct isa *isa, const struct kernels_limits *l,
 	return threads * scratch_bytes(isa, l) + partial_count(threads) * partial_bytes(l);
 }
 
-size_t kernels_ctx_bytes(const struct kernels_limits *limits, uint32_t threads)
+static size_t ctx_bytes(const struct kernels_limits *limits, uint32_t threads)
 {
 	size_t arena = 0;
 
@@ -114,8 +125,8 @@ static int ctx_alloc(struct kernels_ctx *ctx)
 	return 0;
 }
 
-int kernels_ctx_new(const struct kernel_ops *ops, const struct kernels_limits *limits,
-		    uint32_t threads, struct kernels_ctx **out)
+static int ctx_new(const struct kernel_ops *ops, const struct kernels_limits *limits,
+		   uint32_t threads, struct kernels_ctx **out)
 {
 	struct kernels_ctx *ctx;
 	int rc;
@@ -125,30 +136,29 @@ int kernels_ctx_new(const struct kernel_ops *ops, const struct kernels_limits *l
 	ctx = calloc(1, sizeof(*ctx));
 	if (!ctx)
 		return -ENOMEM;
+	ctx->ops = ops;
 	ctx->isa = CONTAINER_OF(ops, struct table, ops)->isa;
 	ctx->limits = *limits;
 	rc = team_new(threads, &ctx->team);
 	if (rc == 0)
 		rc = ctx_alloc(ctx);
 	if (rc < 0) {
-		kernels_ctx_free(ctx);
+		ctx_free(ctx);
 		return rc;
 	}
 	*out = ctx;
 	return 0;
 }
 
-void kernels_ctx_free(struct kernels_ctx *ctx)
+static void ctx_free(struct kernels_ctx *ctx)
 {
-	if (!ctx)
-		return;
 	team_free(ctx->team);
 	free(ctx->partial);
 	free(ctx->scratch);
 	free(ctx);
 }
 
-uint32_t kernels_ctx_threads(const struct kernels_ctx *ctx)
+static uint32_t ctx_threads(const struct kernels_ctx *ctx)
 {
 	return team_threads(ctx->team);
 }

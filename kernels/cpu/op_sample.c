@@ -4,7 +4,8 @@
  * min-p against the likeliest; the draw runs over what remains, likeliest first, lower id first
  * among equals. The sum of a softmax runs in eight fixed lanes, so a row's choice does not depend
  * on the threads. Only as many tokens are ordered as the filters look at: a heap gives them up one
- * by one. A NaN logit counts as impossible. Each row is one thread's.
+ * by one. A NaN logit counts as impossible. Banned tokens are made impossible in a copy of the row,
+ * for the draw alone. Each row is one thread's.
  */
 #include "kernels/cpu/ctx.h"
 
@@ -36,7 +37,7 @@ struct sample_row {
 
 size_t op_sample_scratch_bytes(uint32_t vocab)
 {
-	return (size_t)vocab * (sizeof(uint64_t) + sizeof(float)) + 64;
+	return (size_t)vocab * (sizeof(uint64_t) + 2 * sizeof(float)) + 64;
 }
 
 /* The largest logit that is a number, at most FLT_MAX; -inf when there is none. */
@@ -239,6 +240,30 @@ static uint32_t choose(const struct sample_row *r, const struct kernel_sample_pa
 	return draw_filtered(r, p, all);
 }
 
+/* The row without what must not be drawn. */
+static const float *allowed(const float *logits, uint32_t v, const struct kernel_sample_params *p,
+			    float *copy)
+{
+	if (p->banned_count == 0)
+		return logits;
+	memcpy(copy, logits, v * sizeof(*copy));
+	for (uint32_t i = 0; i < p->banned_count; i++)
+		if (p->banned[i] < v)
+			copy[p->banned[i]] = -INFINITY;
+	return copy;
+}
+
+static float logprob(struct sample_row *r, const float *logits, uint32_t token)
+{
+	r->logits = logits;
+	r->max = row_max(logits, r->v);
+	if (r->max == -INFINITY)
+		return -INFINITY;
+	float logit = BITS_MIN(logits[token], r->max);
+
+	return (float)((double)(logit - r->max) - log(sum_weights(r, 1, NULL)));
+}
+
 static void sample_thread(void *arg, uint32_t index, uint32_t count)
 {
 	const struct sample_job *j = arg;
@@ -250,20 +275,15 @@ static void sample_thread(void *arg, uint32_t index, uint32_t count)
 		const float *logits = j->logits + (size_t)i * j->v;
 		struct sample_row r = {
 			.isa = j->ctx->isa,
-			.logits = logits,
 			.v = j->v,
-			.max = row_max(logits, j->v),
 			.heap = (uint64_t *)scratch,
 			.weight = (float *)(scratch + (size_t)j->v * sizeof(uint64_t)),
 		};
-		uint32_t token = choose(&r, &j->params[i]);
-		float logit = BITS_MIN(logits[token], r.max);
 
-		j->out_tokens[i] = token;
-		j->out_logprobs[i] =
-			r.max == -INFINITY
-				? -INFINITY
-				: (float)((double)(logit - r.max) - log(sum_weights(&r, 1, NULL)));
+		r.logits = allowed(logits, j->v, &j->params[i], r.weight + j->v);
+		r.max = row_max(r.logits, j->v);
+		j->out_tokens[i] = choose(&r, &j->params[i]);
+		j->out_logprobs[i] = logprob(&r, logits, j->out_tokens[i]);
 	}
 }
 

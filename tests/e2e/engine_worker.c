@@ -46,16 +46,17 @@ struct request {
 static XXH3_state_t *logits_state;
 static uint32_t logits_vocab;
 
-const float *__real_forward_step(struct forward *f, const struct forward_batch *b);
-const float *__wrap_forward_step(struct forward *f, const struct forward_batch *b);
+int __real_forward_step(struct forward *f, const struct kernel_batch *b);
+int __wrap_forward_step(struct forward *f, const struct kernel_batch *b);
 
-const float *__wrap_forward_step(struct forward *f, const struct forward_batch *b)
+int __wrap_forward_step(struct forward *f, const struct kernel_batch *b)
 {
-	const float *logits = __real_forward_step(f, b);
+	int r = __real_forward_step(f, b);
 
-	XXH3_64bits_update(logits_state, logits,
-			   (size_t)b->sampled_count * logits_vocab * sizeof(*logits));
-	return logits;
+	for (uint32_t i = 0; r == 0 && i < b->sampled_count; i++)
+		XXH3_64bits_update(logits_state, forward_logits(f, i),
+				   (size_t)logits_vocab * sizeof(float));
+	return r;
 }
 
 static uint64_t random_word(uint64_t z)

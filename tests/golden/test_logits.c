@@ -179,11 +179,17 @@ static void run_sequence(struct world *w)
 	for (uint32_t pos = 0; pos < count; pos += CHUNK) {
 		uint32_t n = BITS_MIN(CHUNK, count - pos);
 		struct kernel_seq seq = {.rows = n, .pos0 = pos, .pages = pages};
-		struct forward_batch batch = {tokens + pos, n, &seq, 1, rows, n};
-		const float *logits = forward_step(w->forward, &batch);
+		const struct kernel_batch batch = {.tokens = tokens + pos,
+						   .rows = n,
+						   .seqs = &seq,
+						   .seq_count = 1,
+						   .sampled = rows,
+						   .sampled_count = n};
+
+		assert_int_equal(forward_step(w->forward, &batch), 0);
 
 		while (left && next < pos + n) {
-			compare(w, logits + (size_t)(next - pos) * r->vocab);
+			compare(w, forward_logits(w->forward, next - pos));
 			next = --left ? bytes_u32(&r->in) : UINT32_MAX;
 		}
 	}
@@ -195,7 +201,11 @@ static void run_sequence(struct world *w)
 
 static void open_world(struct world *w)
 {
-	const struct forward_limits limits = {CHUNK, CHUNK, PAGE_TOKENS, 0};
+	const struct forward_limits limits = {.rows_max = CHUNK,
+					      .sampled_max = CHUNK,
+					      .sequences_max = 1,
+					      .context = 8192,
+					      .page_tokens = PAGE_TOKENS};
 	char error[MODEL_ERROR_MAX];
 	struct gguf *g;
 

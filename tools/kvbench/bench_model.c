@@ -53,6 +53,8 @@ int bench_model_open(struct bench_model *s, const struct bench *b, uint32_t toke
 {
 	struct forward_limits limits = {.rows_max = BENCH_MODEL_CHUNK_TOKENS,
 					.sampled_max = 1,
+					.sequences_max = 1,
+					.context = token_max,
 					.page_tokens = BENCH_MODEL_PAGE_TOKENS,
 					.threads = b->threads};
 
@@ -82,14 +84,15 @@ void bench_model_prefill(struct bench_model *s, uint32_t pos, uint32_t count)
 	for (uint32_t done = 0; done < count;) {
 		uint32_t rows = BITS_MIN(count - done, BENCH_MODEL_CHUNK_TOKENS), last = rows - 1;
 		struct kernel_seq seq = {.rows = rows, .pos0 = pos + done, .pages = s->pages};
-		struct forward_batch batch = {.tokens = s->tokens + pos + done,
+		const struct kernel_batch batch = {.tokens = s->tokens + pos + done,
 					      .rows = rows,
 					      .seqs = &seq,
 					      .seq_count = 1,
 					      .sampled = &last,
 					      .sampled_count = done + rows == count};
 
-		bench_use(forward_step(s->forward, &batch));
+		if (forward_step(s->forward, &batch) == 0 && batch.sampled_count)
+			bench_use(forward_logits(s->forward, 0));
 		done += rows;
 	}
 }

@@ -61,9 +61,24 @@ static int by_id(const void *a, const void *b)
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 
+static void ban(struct ref_sample_token *t, uint32_t v, const struct kernel_sample_params *p)
+{
+	double max = 0;
+
+	for (uint32_t i = 0; i < p->banned_count; i++)
+		t[p->banned[i]].p = 0;
+	for (uint32_t i = 0; i < v; i++)
+		max = fmax(max, t[i].p);
+	for (uint32_t i = 0; i < v && max > 0; i++)
+		t[i].p /= max;
+}
+
 static uint32_t pick(struct ref_sample_token *t, uint32_t v, const struct kernel_sample_params *p)
 {
 	uint32_t n;
+
+	if (p->banned_count)
+		ban(t, v, p);
 
 	qsort(t, v, sizeof(*t), likelier);
 	if (p->temperature <= 0)

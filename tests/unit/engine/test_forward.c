@@ -64,6 +64,8 @@ static struct forward *forward_of(const struct toy *t, uint32_t page_tokens, uin
 {
 	const struct forward_limits limits = {.rows_max = ROWS_MAX,
 					      .sampled_max = 8,
+					      .sequences_max = 8,
+					      .context = 1024,
 					      .page_tokens = page_tokens,
 					      .threads = threads};
 	struct forward *f;
@@ -78,16 +80,16 @@ static void compute(struct forward *f, const struct toy *t, const struct cache *
 {
 	const struct kernel_seq s = {.rows = to - from, .pos0 = from, .pages = c->pages};
 	const uint32_t last = to - from - 1;
-	const struct forward_batch b = {.tokens = tokens + from,
+	const struct kernel_batch b = {.tokens = tokens + from,
 					.rows = to - from,
 					.seqs = &s,
 					.seq_count = 1,
 					.sampled = &last,
 					.sampled_count = out != NULL};
-	const float *logits = forward_step(f, &b);
 
+	assert_int_equal(forward_step(f, &b), 0);
 	if (out)
-		memcpy(out, logits, t->model.h.vocab * sizeof(*out));
+		memcpy(out, forward_logits(f, 0), t->model.h.vocab * sizeof(*out));
 }
 
 static void compute_chunked(struct forward *f, const struct toy *t, const struct cache *c,
@@ -217,11 +219,16 @@ static void check_batch(struct toy *t)
 		count += n;
 		sampled[i] = count - 1;
 	}
-	const struct forward_batch b = {rows, count, seqs, N, sampled, N};
-	const float *got = forward_step(f, &b);
+	const struct kernel_batch b = {.tokens = rows,
+				       .seqs = seqs,
+				       .sampled = sampled,
+				       .rows = count,
+				       .seq_count = N,
+				       .sampled_count = N};
+	assert_int_equal(forward_step(f, &b), 0);
 
 	for (uint32_t i = 0; i < N; i++) {
-		assert_memory_equal(got + i * t->model.h.vocab, want[i], t->model.h.vocab * 4);
+		assert_memory_equal(forward_logits(f, i), want[i], t->model.h.vocab * 4);
 		assert_cache_equal(&alone[i], &batch[i], seqs[i].rows);
 		free(alone[i].memory);
 		free(batch[i].memory);
@@ -276,11 +283,17 @@ static void check_query_only(struct toy *t)
 		const uint32_t row = 0;
 		const struct kernel_seq s = {
 			.rows = 1, .pos0 = lengths[i] - 1, .query_only = 1, .pages = c.pages};
-		const struct forward_batch b = {tokens + lengths[i] - 1, 1, &s, 1, &row, 1};
+		const struct kernel_batch b = {.tokens = tokens + lengths[i] - 1,
+					       .seqs = &s,
+					       .sampled = &row,
+					       .rows = 1,
+					       .seq_count = 1,
+					       .sampled_count = 1};
 
 		compute(f, t, &c, tokens, 0, lengths[i], want);
 		memcpy(before, c.memory, bytes);
-		assert_memory_equal(forward_step(f, &b), want, t->model.h.vocab * 4);
+		assert_int_equal(forward_step(f, &b), 0);
+		assert_memory_equal(forward_logits(f, 0), want, t->model.h.vocab * 4);
 		assert_memory_equal(before, c.memory, bytes);
 		free(c.memory);
 	}

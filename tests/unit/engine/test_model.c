@@ -24,7 +24,28 @@ static void standin_pack(const struct kernel_weight *w, uint32_t row0, uint32_t 
 	memcpy((float *)w->data + (size_t)row0 * w->k, src, (size_t)rows * w->k * sizeof(float));
 }
 
-static const struct kernel_ops standin = {.weight_bytes = standin_bytes,
+static void *standin_new(const struct kernel_ops *ops, size_t bytes)
+{
+	void *memory = aligned_alloc(256, bits_align_up(bytes, 256));
+
+	return memory ? memset(memory, 0, bytes) : NULL;
+}
+
+static void standin_free(const struct kernel_ops *ops, void *memory, size_t bytes)
+{
+	free(memory);
+}
+
+static int standin_write(const struct kernel_ops *ops, void *dst, const void *src, size_t bytes)
+{
+	memcpy(dst, src, bytes);
+	return 0;
+}
+
+static const struct kernel_ops standin = {.memory_new = standin_new,
+					  .memory_free = standin_free,
+					  .memory_write = standin_write,
+					  .weight_bytes = standin_bytes,
 					  .weight_pack = standin_pack};
 
 struct file {

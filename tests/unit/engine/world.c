@@ -36,6 +36,8 @@ void world_init(struct world *w, const struct world_options *o)
 {
 	const struct forward_limits limits = {.rows_max = o->batch_tokens,
 					      .sampled_max = step_sampled_max(o->sequences_max),
+					      .sequences_max = o->sequences_max,
+					      .context = 1024,
 					      .page_tokens = o->page_tokens,
 					      .threads = 1};
 	struct kv_config config = {0};
@@ -55,7 +57,7 @@ void world_fini(struct world *w)
 {
 	struct standin_counts counts;
 
-	sched_fini(&w->sched, w->now_ns);
+	sched_fini(&w->sched, NULL, w->now_ns);
 	assert_true(list_empty(&w->sched.active) && list_empty(&w->sched.queue) &&
 		    list_empty(&w->sched.ended));
 	kv_return_all(w->kv);

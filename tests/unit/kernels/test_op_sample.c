@@ -135,6 +135,41 @@ static void draws_follow_the_distribution(void **state)
 	}
 }
 
-TEST_MAIN(op_sample, cmocka_unit_test(choices_match_the_twin),
-	  cmocka_unit_test(odd_logits_have_an_answer), cmocka_unit_test(equals_go_to_the_lowest_id),
+/* What is banned is never drawn, and still counts in the others' probabilities. */
+static void banned_tokens_are_not_drawn(void **state)
+{
+	static const uint32_t vocabs[] = {3, 17, 1000};
+	uint32_t drawn = 0;
+
+	(void)state;
+	FIXTURE_EACH_TABLE(ops)
+	for (size_t i = 0; i < ARRAY_LEN(vocabs) * ROWS; i++) {
+		uint32_t v = vocabs[i / ROWS], got, want;
+		struct kernel_sample_params p = params[i % ROWS];
+		struct kernels_ctx *ctx = fixture_ctx(ops, 1);
+		uint64_t seed = i;
+		float *logits = fixture_floats(&seed, v, 3);
+		float logprob, logprob_want;
+
+		ops->sample(ctx, logits, 1, v, &p, &p.banned[0], &logprob);
+		p.banned[1] = (p.banned[0] + 1) % v;
+		p.banned_count = 2;
+		ops->sample(ctx, logits, 1, v, &p, &got, &logprob);
+		assert_int_not_equal(got, p.banned[0]);
+		assert_int_not_equal(got, p.banned[1]);
+		if (!on_an_edge(logits, v, &p)) {
+			ref_sample(logits, v, &p, &want, &logprob_want);
+			assert_int_equal(got, want);
+			fixture_close_f32(&logprob, &logprob_want, 1, 1e-4, 1e-5);
+			drawn++;
+		}
+		free(logits);
+		kernels_ctx_free(ctx);
+	}
+	assert_true(drawn >= ROWS);
+}
+
+TEST_MAIN(op_sample, cmocka_unit_test(banned_tokens_are_not_drawn),
+	  cmocka_unit_test(choices_match_the_twin), cmocka_unit_test(odd_logits_have_an_answer),
+	  cmocka_unit_test(equals_go_to_the_lowest_id),
 	  cmocka_unit_test(draws_follow_the_distribution))

@@ -14,7 +14,7 @@ static void test_unknown(void **state)
 {
 	setenv("KVD_MODULE_DIR", "/nowhere", 1);
 	assert_null(device_find("cuda-none", error, sizeof(error)));
-	assert_non_null(strstr(error, "/nowhere/libkvd-mem-cuda-none.so"));
+	assert_non_null(strstr(error, "/nowhere/libkvd-mem-cuda.so"));
 	assert_non_null(strstr(error, "KVD_MODULE_DIR"));
 }
 
@@ -28,12 +28,15 @@ static void test_names_that_are_paths(void **state)
 static void test_a_module(void **state)
 {
 	setenv("KVD_MODULE_DIR", getenv("TEST_MODULE_DIR"), 1);
-	const struct device_ops *ops = device_find("fake", error, sizeof(error));
+	const struct device_ops *ops = device_find("fake-one", error, sizeof(error));
 	assert_non_null(ops);
-	assert_string_equal(ops->name, "fake");
-	assert_null(device_find("liar", error, sizeof(error)));
-	assert_non_null(strstr(error, "is not a module for it"));
-	assert_null(device_find("broken", error, sizeof(error)));
+	assert_string_equal(ops->name, "fake-one");
+	assert_null(device_find("fake-two", error, sizeof(error)));
+	assert_non_null(strstr(error, "does not know it"));
+	assert_null(device_find("empty-one", error, sizeof(error)));
+	assert_non_null(strstr(error, "is no module of ours"));
+	assert_null(device_find("broken-one", error, sizeof(error)));
+	assert_non_null(strstr(error, "cannot be loaded"));
 }
 
 TEST_MAIN(module, cmocka_unit_test(test_host_is_built_in), cmocka_unit_test(test_unknown),

@@ -81,6 +81,12 @@ bool tokenizer_is_end(const struct tokenizer *t, uint32_t token)
 	return token == FAKE_TOKEN_END;
 }
 
+uint32_t tokenizer_ends(const struct tokenizer *t, uint32_t *out, uint32_t max)
+{
+	out[0] = FAKE_TOKEN_END;
+	return 1;
+}
+
 void detok_init(struct detok *d, const struct tokenizer *t)
 {
 	*d = (struct detok){.t = t};

@@ -87,7 +87,8 @@ static void test_every_parameter(void **state)
 	assert_true(a.ignore_end && !a.use_cache && a.prompt_logprobs);
 	assert_int_equal(a.logprobs, 3);
 	assert_int_equal(a.sampling.seed, (uint64_t)-5 + 1);
-	assert_true(a.is_end(a.is_end_ctx, FAKE_TOKEN_END));
+	assert_int_equal(a.end_count, 1);
+	assert_int_equal(a.end_tokens[0], FAKE_TOKEN_END);
 	assert_true(r.include_usage && r.continuous_usage && r.stream);
 	query_fini(&r);
 }
