@@ -7,13 +7,12 @@
 #include "engine/settings.h"
 #include "base/bits.h"
 #include "base/units.h"
-#include <ctype.h>
 #include <string.h>
 
 #define SETTINGS_LINE_MAX 1024
-#define AT(field) offsetof(struct settings, field)
+#define AT(field) OPTION_FIELD(struct settings, field)
 
-const struct settings_row settings_table[] = {
+const struct option_row settings_table[] = {
 	{"model", SETTINGS_TEXT, "FILE", "Model", "The model: a GGUF file, version 3.", AT(model)},
 	{"served-model-name", SETTINGS_TEXT, "NAME", "Model",
 	 "What /v1/models calls it. Default: the name in the file.", AT(served_model_name)},
@@ -53,11 +52,13 @@ const struct settings_row settings_table[] = {
 	 "Refuse to start if weights and buffers need more. Default: what the machine and the "
 	 "control group have left.",
 	 AT(memory_bytes), 1, UINT64_MAX},
-	{"isa", SETTINGS_TEXT, "NAME", "Compute",
-	 "Kernels to use: amx, avx512bf16 or portable. KV pages are shared between engines with "
-	 "the "
-	 "same kernels only. Default: the best that the processor has.",
-	 AT(isa)},
+	{"device", SETTINGS_TEXT, "NAME", "Compute",
+	 "Where steps run: cpu, cpu:ISA (amx, avx512bf16 or portable), cuda:N, or auto: the first "
+	 "GPU if there is one, else the CPU. KV pages are shared between engines with the same "
+	 "kernels only. Default: auto.",
+	 AT(device)},
+	{"eager", SETTINGS_FLAG, NULL, "Compute",
+	 "Record no graphs on a GPU: each step launches its kernels one by one.", AT(eager)},
 
 	{"kvd", SETTINGS_TEXT, "MODE", "KV cache",
 	 "auto (default): the daemon if there is one, else a private one that ends with this "
@@ -113,20 +114,8 @@ const struct settings_row settings_table[] = {
 };
 const size_t settings_count = ARRAY_LEN(settings_table);
 
-static const struct settings_row *find(const char *name, size_t bytes)
+static int set_number(const struct option_row *row, const char *value, uint64_t *out)
 {
-	for (size_t i = 0; i < settings_count; i++) {
-		const struct settings_row *row = &settings_table[i];
-
-		if (strlen(row->name) == bytes && memcmp(row->name, name, bytes) == 0)
-			return row;
-	}
-	return NULL;
-}
-
-static int set_number(const struct settings_row *row, const char *value, uint64_t *out)
-{
-	static const struct units_suffix plain[] = {{"", 1}, {NULL, 0}};
 	uint64_t v;
 	int r;
 
@@ -135,7 +124,7 @@ static int set_number(const struct settings_row *row, const char *value, uint64_
 	else if (row->kind == SETTINGS_TIME)
 		r = units_parse_time(value, &v);
 	else
-		r = units_parse(value, plain, &v);
+		r = units_parse_count(value, &v);
 	if (r < 0)
 		return r;
 	if (v < row->min || v > row->max)
@@ -146,7 +135,7 @@ static int set_number(const struct settings_row *row, const char *value, uint64_
 
 static int set_flag(const char *value, bool *out)
 {
-	bool yes = !value || strcmp(value, "yes") == 0 || strcmp(value, "true") == 0;
+	bool yes = strcmp(value, "yes") == 0 || strcmp(value, "true") == 0;
 
 	if (!yes && strcmp(value, "no") != 0 && strcmp(value, "false") != 0)
 		return -EINVAL;
@@ -155,7 +144,7 @@ static int set_flag(const char *value, bool *out)
 }
 
 /* `where` opens the message: "--port", or "FILE:LINE: port". */
-static int set(struct settings *s, const struct settings_row *row, const char *where,
+static int set(struct settings *s, const struct option_row *row, const char *where,
 	       const char *value, char *error, size_t size)
 {
 	static const char *const looks[] = {[SETTINGS_FLAG] = "yes or no",
@@ -169,12 +158,12 @@ static int set(struct settings *s, const struct settings_row *row, const char *w
 		r = set_flag(value, field);
 	else if (row->kind != SETTINGS_TEXT)
 		r = set_number(row, value, field);
-	else if (strlen(value) >= SETTINGS_TEXT_MAX)
+	else if (strlen(value) >= row->size)
 		r = -ERANGE;
 	else
 		memcpy(field, value, strlen(value) + 1);
 	if (r == -ERANGE && row->kind == SETTINGS_TEXT)
-		snprintf(error, size, "%s: longer than %u bytes", where, SETTINGS_TEXT_MAX - 1);
+		snprintf(error, size, "%s: longer than %zu bytes", where, row->size - 1);
 	else if (r == -ERANGE)
 		snprintf(error, size, "%s: %s is outside %" PRIu64 " .. %" PRIu64, where, value,
 			 row->min, row->max);
@@ -183,21 +172,11 @@ static int set(struct settings *s, const struct settings_row *row, const char *w
 	return r < 0 ? -EINVAL : 0;
 }
 
-static char *trim(char *text)
-{
-	while (isspace((unsigned char)*text))
-		text++;
-	for (size_t n = strlen(text); n > 0 && isspace((unsigned char)text[n - 1]); n--)
-		text[n - 1] = '\0';
-	return text;
-}
-
 static int parse_line(struct settings *s, char *line, const char *where, char *error, size_t size)
 {
 	char full[SETTINGS_LINE_MAX + SETTINGS_TEXT_MAX + 32];
 
-	line[strcspn(line, "#")] = '\0';
-	char *name = trim(line);
+	char *name = option_trim(line);
 
 	if (*name == '\0')
 		return 0;
@@ -205,8 +184,9 @@ static int parse_line(struct settings *s, char *line, const char *where, char *e
 
 	if (value)
 		*value++ = '\0';
-	name = trim(name);
-	const struct settings_row *row = find(name, strlen(name));
+	name = option_trim(name);
+	const struct option_row *row =
+		option_find(settings_table, settings_count, name, strlen(name));
 
 	snprintf(full, sizeof(full), "%s: %s", where, name);
 	if (!row || row->command_line) {
@@ -217,7 +197,7 @@ static int parse_line(struct settings *s, char *line, const char *where, char *e
 		snprintf(error, size, "%s: needs `= value`", full);
 		return -EINVAL;
 	}
-	return set(s, row, full, trim(value), error, size);
+	return set(s, row, full, option_trim(value), error, size);
 }
 
 static int parse_file(struct settings *s, const char *path, char *error, size_t size)
@@ -242,25 +222,19 @@ static int parse_file(struct settings *s, const char *path, char *error, size_t 
 static int parse_arg(struct settings *s, int argc, char **argv, int *i, char *error, size_t size)
 {
 	const char *arg = argv[*i];
-	const struct settings_row *row = NULL;
-	size_t length = strcspn(arg, "=");
+	const char *value;
+	const struct option_row *row =
+		option_word(settings_table, settings_count, argc, argv, i, &value);
 	char where[64];
 
-	if (strncmp(arg, "--", 2) == 0)
-		row = find(arg + 2, length - 2);
 	if (!row) {
 		snprintf(error, size, "%s: there is no such option; see --help", arg);
 		return -EINVAL;
 	}
-	const char *value = arg[length] == '=' ? arg + length + 1 : NULL;
-
 	snprintf(where, sizeof(where), "--%s", row->name);
-	if (!value && row->kind != SETTINGS_FLAG) {
-		if (*i + 1 >= argc) {
-			snprintf(error, size, "%s: needs %s", where, row->arg);
-			return -EINVAL;
-		}
-		value = argv[++*i];
+	if (!value) {
+		snprintf(error, size, "%s: needs %s", where, row->arg);
+		return -EINVAL;
 	}
 	return set(s, row, where, value, error, size);
 }

@@ -6,6 +6,7 @@
 #ifndef ENGINE_SETTINGS_H
 #define ENGINE_SETTINGS_H
 
+#include "base/option.h"
 #include <engine/engine.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,7 +28,7 @@ struct settings {
 	char secret_file[SETTINGS_TEXT_MAX];
 	char kvd_program[SETTINGS_TEXT_MAX];
 	char name[SETTINGS_TEXT_MAX];
-	char isa[SETTINGS_TEXT_MAX];
+	char device[SETTINGS_TEXT_MAX];
 	char log_level[SETTINGS_TEXT_MAX];
 	uint64_t port;
 	uint64_t connections;
@@ -51,18 +52,7 @@ struct settings {
 
 enum settings_kind { SETTINGS_FLAG, SETTINGS_TEXT, SETTINGS_NUMBER, SETTINGS_BYTES, SETTINGS_TIME };
 
-struct settings_row {
-	const char *name; /* without the dashes; also the name in the file */
-	enum settings_kind kind;
-	const char *arg; /* how help calls the value; NULL: takes none */
-	const char *section;
-	const char *text;
-	size_t offset;
-	uint64_t min, max;
-	bool command_line; /* not in the file */
-};
-
-extern const struct settings_row settings_table[];
+extern const struct option_row settings_table[];
 extern const size_t settings_count;
 
 /* argv, and the file that --config names; argv wins. 0 or -EINVAL with a sentence in error. */

@@ -11,7 +11,7 @@
 
 struct value_args {
 	struct options *o;
-	const struct options_row *row;
+	const struct option_row *row;
 	const char *text;
 	char *why;
 	size_t size;
@@ -71,9 +71,7 @@ static int value_bytes(const struct value_args *a)
 
 static int value_plain(const struct value_args *a, uint64_t *out)
 {
-	static const struct units_suffix none[] = {{"", 1}, {NULL, 0}};
-
-	if (units_parse(a->text, none, out) < 0)
+	if (units_parse_count(a->text, out) < 0)
 		return value_bad(a, "a number");
 	return value_range(a, *out);
 }
@@ -136,10 +134,9 @@ static int value_level(const struct value_args *a)
 
 static int value_uid(const struct value_args *a)
 {
-	static const struct units_suffix none[] = {{"", 1}, {NULL, 0}};
 	uint64_t v;
 
-	if (units_parse(a->text, none, &v) < 0 || v >= UINT32_MAX)
+	if (units_parse_count(a->text, &v) < 0 || v >= UINT32_MAX)
 		return value_bad(a, "a numeric user id");
 	if (a->o->uid_count == OPTIONS_UIDS_MAX) {
 		snprintf(a->why, a->size, "more than %u", OPTIONS_UIDS_MAX);
@@ -228,7 +225,7 @@ static int value_space(const struct value_args *a)
 	return r;
 }
 
-int option_value_set(struct options *o, const struct options_row *row, const char *value, char *why,
+int option_value_set(struct options *o, const struct option_row *row, const char *value, char *why,
 		     size_t size)
 {
 	static int (*const set[])(const struct value_args *) = {

@@ -6,7 +6,7 @@
 #include "kvd/options.h"
 
 /* 0, or -EINVAL with words in why[size]: what was given, and what is wanted. */
-int option_value_set(struct options *o, const struct options_row *row, const char *value, char *why,
+int option_value_set(struct options *o, const struct option_row *row, const char *value, char *why,
 		     size_t size);
 
 #endif

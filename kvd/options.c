@@ -10,12 +10,11 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "kvd/option_value.h"
-#include <ctype.h>
 #include <string.h>
 
-#define AT(field) offsetof(struct options, field), sizeof(((struct options *)0)->field)
+#define AT(field) OPTION_FIELD(struct options, field)
 
-const struct options_row options_table[] = {
+const struct option_row options_table[] = {
 	{"config", OPTIONS_STRING, "FILE", "General",
 	 "Read options from FILE: lines `name = value` with the names of these flags; `#` starts a "
 	 "comment. The command line wins.",
@@ -133,17 +132,9 @@ void options_init(struct options *o)
 	};
 }
 
-const struct options_row *options_find(const char *name, size_t name_bytes)
-{
-	for (size_t i = 0; i < options_count; i++)
-		if (strlen(options_table[i].name) == name_bytes &&
-		    memcmp(options_table[i].name, name, name_bytes) == 0)
-			return &options_table[i];
-	return NULL;
-}
-
-int options_set(struct options *o, const struct options_row *row, const char *where,
-		const char *value, char *error, size_t size)
+/* `where` ("--name", "FILE:LINE: name") opens the message. */
+static int options_set(struct options *o, const struct option_row *row, const char *where,
+		       const char *value, char *error, size_t size)
 {
 	char why[200] = "";
 
@@ -153,22 +144,11 @@ int options_set(struct options *o, const struct options_row *row, const char *wh
 	return -EINVAL;
 }
 
-/* Cuts blanks and the comment off; returns the start. */
-static char *options_trim(char *text)
-{
-	text[strcspn(text, "#\n")] = '\0';
-	while (isspace((unsigned char)*text))
-		text++;
-	for (size_t n = strlen(text); n > 0 && isspace((unsigned char)text[n - 1]); n--)
-		text[n - 1] = '\0';
-	return text;
-}
-
 static int options_line(struct options *o, const char *path, unsigned int number, char *text,
 			char *error, size_t size)
 {
 	char where[OPTIONS_PATH_MAX + 80];
-	char *line = options_trim(text);
+	char *line = option_trim(text);
 	char *equals = strchr(line, '=');
 
 	if (!*line)
@@ -178,15 +158,16 @@ static int options_line(struct options *o, const char *path, unsigned int number
 		return -EINVAL;
 	}
 	*equals = '\0';
-	const char *name = options_trim(line);
-	const struct options_row *row = options_find(name, strlen(name));
+	const char *name = option_trim(line);
+	const struct option_row *row =
+		option_find(options_table, options_count, name, strlen(name));
 	snprintf(where, sizeof(where), "%s:%u: %.40s", path, number, name);
 	if (!row || row->command_line) {
 		snprintf(error, size, "%s: %s", where,
 			 row ? "only on the command line" : "no such option; see --help");
 		return -EINVAL;
 	}
-	return options_set(o, row, where, options_trim(equals + 1), error, size);
+	return options_set(o, row, where, option_trim(equals + 1), error, size);
 }
 
 static int options_file(struct options *o, const char *path, char *error, size_t size)
@@ -217,21 +198,15 @@ static int options_file(struct options *o, const char *path, char *error, size_t
 static int options_word(struct options *o, int argc, char **argv, int *at, char *error, size_t size)
 {
 	const char *word = argv[*at];
-	size_t name_bytes = strcspn(word, "=");
-	const struct options_row *row = NULL;
-	const char *value = word[name_bytes] ? word + name_bytes + 1 : NULL;
+	const char *value;
+	const struct option_row *row =
+		option_word(options_table, options_count, argc, argv, at, &value);
 	char where[64];
 
-	if (strncmp(word, "--", 2) == 0)
-		row = options_find(word + 2, name_bytes - 2);
 	if (!row) {
 		snprintf(error, size, "'%s': no such option; see --help", word);
 		return -EINVAL;
 	}
-	if (row->arg && !value && *at + 1 < argc)
-		value = argv[++*at];
-	if (!row->arg && !value)
-		value = "yes";
 	if (!value) {
 		snprintf(error, size, "--%s: wants %s", row->name, row->arg);
 		return -EINVAL;

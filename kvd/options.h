@@ -6,6 +6,7 @@
 #ifndef KVD_OPTIONS_H
 #define KVD_OPTIONS_H
 
+#include "base/option.h"
 #include <kvd_abi.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,19 +73,7 @@ enum options_kind {
 	OPTIONS_SPACE,	/* appends to spaces */
 };
 
-struct options_row {
-	const char *name; /* without the dashes; also the name in the file */
-	enum options_kind kind;
-	const char *arg; /* how help calls the value; NULL: takes none */
-	const char *section;
-	const char *text;
-	size_t offset;
-	size_t size;	   /* of a string's field */
-	uint64_t min, max; /* of numbers */
-	bool command_line; /* not in the file */
-};
-
-extern const struct options_row options_table[];
+extern const struct option_row options_table[];
 extern const size_t options_count;
 
 void options_init(struct options *o);
@@ -92,9 +81,5 @@ void options_init(struct options *o);
  * argv, and the file that --config names; argv wins. 0, or -EINVAL with words in error[size].
  */
 int options_parse(struct options *o, int argc, char **argv, char *error, size_t size);
-/* One option by name; `where` ("--name", "FILE:LINE: name") opens the message. */
-int options_set(struct options *o, const struct options_row *row, const char *where,
-		const char *value, char *error, size_t size);
-const struct options_row *options_find(const char *name, size_t name_bytes);
 
 #endif

@@ -45,6 +45,14 @@ static inline int units_parse(const char *text, const struct units_suffix *suffi
 	return -EINVAL;
 }
 
+/* A number alone. 0, -EINVAL or -ERANGE. */
+static inline int units_parse_count(const char *text, uint64_t *out)
+{
+	static const struct units_suffix none[] = {{"", 1}, {NULL, 0}};
+
+	return units_parse(text, none, out);
+}
+
 /* "512", "64KiB", "2M", "8GiB": powers of two whatever the spelling. 0, -EINVAL or -ERANGE. */
 static inline int units_parse_bytes(const char *text, uint64_t *out_bytes)
 {

@@ -78,7 +78,7 @@ static void test_namespaces(void **state)
 static void test_every_option_is_refused_a_wrong_value(void **state)
 {
 	for (size_t i = 0; i < options_count; i++) {
-		const struct options_row *row = &options_table[i];
+		const struct option_row *row = &options_table[i];
 		char word[128];
 		if (row->kind == OPTIONS_STRING)
 			continue;
@@ -91,7 +91,7 @@ static void test_every_option_is_refused_a_wrong_value(void **state)
 static void test_ranges_are_kept(void **state)
 {
 	for (size_t i = 0; i < options_count; i++) {
-		const struct options_row *row = &options_table[i];
+		const struct option_row *row = &options_table[i];
 		char word[128];
 		if (row->kind != OPTIONS_COUNT)
 			continue;
