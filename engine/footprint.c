@@ -132,19 +132,20 @@ void footprint_print(const struct footprint *f, FILE *out)
 
 int footprint_check(const struct footprint *f, char *error, size_t size)
 {
+	const struct kernel_ops *ops = f->config.model->ops;
 	uint64_t weights = f->config.model->weight_bytes, more = footprint_bytes(f);
 	uint64_t max = f->config.memory_bytes_max;
-	uint64_t room = footprint_available_bytes();
+	/* Their memory is gone already, unless it is counted from somebody's figure. */
+	uint64_t taken = max ? weights : 0, room = footprint_room_bytes(ops, max);
 	char need[32], have[32];
 
-	if (max)
-		room = max > weights ? max - weights : 0;
+	room = room > taken ? room - taken : 0;
 	if (more <= room)
 		return 0;
 	snprintf(error, size,
-		 "the engine needs %s beside its weights, and %s are left; lower --batch-tokens, "
-		 "--sequences or --context",
-		 units_format_bytes(more, need, sizeof(need)),
+		 "the engine needs %s on %s beside its weights, and %s are left; lower "
+		 "--batch-tokens, --sequences or --context",
+		 units_format_bytes(more, need, sizeof(need)), ops->name,
 		 units_format_bytes(room, have, sizeof(have)));
 	return -ENOMEM;
 }
@@ -196,8 +197,12 @@ static uint64_t group_room_bytes(void)
 	return limit > used ? limit - used : 0;
 }
 
-uint64_t footprint_available_bytes(void)
+uint64_t footprint_room_bytes(const struct kernel_ops *ops, uint64_t max)
 {
+	uint64_t room = ops->memory_room(ops);
+
+	if (max || room != UINT64_MAX)
+		return max ? BITS_MIN(max, room) : room;
 	uint64_t kib = read_number("/proc/meminfo", "MemAvailable:");
 	uint64_t machine = kib == UINT64_MAX ? UINT64_MAX : kib * UNITS_KIB;
 

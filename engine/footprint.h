@@ -27,8 +27,11 @@ int footprint_check(const struct footprint *f, char *error, size_t size);
 /* The table that --print-plan shows. */
 void footprint_print(const struct footprint *f, FILE *out);
 
-/* Memory that this process may still take: what the machine has available, less where a control
- * group says so. */
-uint64_t footprint_available_bytes(void);
+/*
+ * Memory for weights and activations that may still be taken where `ops` runs: what the device
+ * says; of the host, what the machine has available, less where a control group says so. `max`, if
+ * not 0, is what somebody allowed.
+ */
+uint64_t footprint_room_bytes(const struct kernel_ops *ops, uint64_t max);
 
 #endif

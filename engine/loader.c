@@ -47,9 +47,10 @@ static void show(void *ctx, uint64_t done, uint64_t total)
 
 /* Before anything is read: a weight that is not there yet cannot be refused later but by the
  * kernel, and that kills. */
-static int check_size(const struct gguf *g, const struct settings *s, char *error, size_t size)
+static int check_size(const struct gguf *g, const struct kernel_ops *ops, const struct settings *s,
+		      char *error, size_t size)
 {
-	uint64_t room = s->memory_bytes ? s->memory_bytes : footprint_available_bytes();
+	uint64_t room = footprint_room_bytes(ops, s->memory_bytes);
 	uint64_t need = 0;
 	char a[32], b[32];
 
@@ -66,9 +67,9 @@ static int check_size(const struct gguf *g, const struct settings *s, char *erro
 	}
 	if (need <= room)
 		return 0;
-	snprintf(error, size, "%s needs %s for its weights, and %s of memory are available",
+	snprintf(error, size, "%s needs %s for its weights, and %s of memory are available on %s",
 		 s->model, units_format_bytes(need, a, sizeof(a)),
-		 units_format_bytes(room, b, sizeof(b)));
+		 units_format_bytes(room, b, sizeof(b)), ops->name);
 	return -ENOMEM;
 }
 
@@ -86,19 +87,13 @@ static int check_vocab(const struct loader *l, const struct settings *s, char *e
 	return -EINVAL;
 }
 
-static int load_model(struct loader *l, const struct settings *s, bool (*interrupted)(void),
-		      char *error, size_t size)
+static int load_model(struct loader *l, const struct kernel_ops *ops, const struct settings *s,
+		      bool (*interrupted)(void), char *error, size_t size)
 {
-	const struct kernel_ops *ops = kernels_cpu(s->isa[0] ? s->isa : NULL);
 	struct progress p = {.terminal = isatty(STDERR_FILENO), .interrupted = interrupted};
 	char why[MODEL_ERROR_MAX] = "";
 	uint64_t from_ns = units_now_ns();
 
-	if (!ops) {
-		snprintf(error, size, "--isa %s: this processor or this build does not have it",
-			 s->isa);
-		return -ENOTSUP;
-	}
 	int r = model_load(l->file, ops, show, &p, &l->model, why);
 
 	if (r < 0) {
@@ -115,11 +110,15 @@ static int load_model(struct loader *l, const struct settings *s, bool (*interru
 int loader_load(struct loader *l, const struct settings *s, bool (*interrupted)(void), char *error,
 		size_t size)
 {
+	const struct kernel_ops *ops = kernels_open(s->device[0] ? s->device : "auto", error, size);
 	char why[400] = "";
+
+	if (!ops)
+		return -ENODEV;
 	int r = gguf_open(s->model, &l->file, why, sizeof(why));
 
 	if (r == 0) {
-		r = check_size(l->file, s, error, size);
+		r = check_size(l->file, ops, s, error, size);
 		if (r < 0)
 			return r;
 		r = tokenizer_new(l->file, &l->tokenizer, why, sizeof(why));
@@ -133,7 +132,7 @@ int loader_load(struct loader *l, const struct settings *s, bool (*interrupted)(
 	}
 	r = check_vocab(l, s, error, size);
 	if (r == 0)
-		r = load_model(l, s, interrupted, error, size);
+		r = load_model(l, ops, s, interrupted, error, size);
 	/* Everything was copied or packed: its map would only weigh on this process's memory. */
 	gguf_close(l->file);
 	l->file = NULL;

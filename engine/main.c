@@ -7,6 +7,7 @@
  * or SIGINT: HTTP first, which cancels what it serves, then the engine, which says BYE to kvd, then
  * the model. The main thread only waits for signals.
  */
+#include "base/atomic.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "engine/footprint.h"
@@ -34,6 +35,7 @@ struct program {
 	struct loader loader;
 	struct http *http;
 	struct engine *engine;
+	bool failed; /* atomic: the device is gone */
 	char error[1024];
 };
 
@@ -107,6 +109,15 @@ static const char *or_null(const char *text)
 	return text[0] ? text : NULL;
 }
 
+/* On the engine's thread; the main thread waits for signals. */
+static void stop_failed(void *ctx, const char *why)
+{
+	struct program *p = ctx;
+
+	atomic_store_release(&p->failed, true); /* partner: serve() */
+	kill(getpid(), SIGTERM);
+}
+
 static void fill_config(struct program *p)
 {
 	const struct settings *s = &p->settings;
@@ -126,6 +137,9 @@ static void fill_config(struct program *p)
 	c->kvd_pool_bytes = s->pool_bytes;
 	c->kvd_wait_ns = s->kvd_wait_ns;
 	c->memory_bytes_max = s->memory_bytes;
+	c->no_graphs = s->eager;
+	c->failed = stop_failed;
+	c->failed_ctx = p;
 }
 
 static int check_page_tokens(struct program *p)
@@ -274,6 +288,10 @@ static int serve(struct program *p, const sigset_t *stop)
 	http_set_ready(p->http, &service);
 	tell_ready(p);
 	sigwait(stop, &number);
+	if (atomic_load_acquire(&p->failed)) {
+		snprintf(p->error, sizeof(p->error), "ending: the device failed");
+		return -EIO;
+	}
 	log_info("engine", "signal %d, ending", number);
 	return 0;
 }

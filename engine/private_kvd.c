@@ -114,13 +114,29 @@ static int spawn(struct private_kvd *p, const char *const *argv, int socket_fd)
 	return r;
 }
 
+/* Pages lie where the model computes. */
+static const char *device_memory(const struct engine_config *config)
+{
+	static const uint8_t host[16];
+	const struct kernel_ops *ops = config->model->ops;
+
+	return memcmp(ops->device_uuid, host, sizeof(host)) == 0 ? "host" : "auto";
+}
+
 int private_kvd_start(struct private_kvd *p, const struct engine_config *config, int *out_fd,
 		      char *error, size_t size)
 {
 	char program[PATH_MAX], bytes[32];
-	const char *argv[CHILD_ARGS_MAX] = {program, "--socket-fd", "3",      "--session-share",
-					    "100",   "--log-level", "warning"};
-	size_t count = 7;
+	const char *argv[CHILD_ARGS_MAX] = {program,
+					    "--socket-fd",
+					    "3",
+					    "--session-share",
+					    "100",
+					    "--log-level",
+					    "warning",
+					    "--device-memory",
+					    device_memory(config)};
+	size_t count = 9;
 	int pair[2];
 
 	find_program(config, program, sizeof(program));

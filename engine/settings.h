@@ -45,6 +45,7 @@ struct settings {
 	uint64_t ready_fd; /* UINT64_MAX: none */
 	bool print_plan;
 	bool check_config;
+	bool eager;
 	bool help;
 	bool help_man;
 	bool version;

@@ -83,6 +83,12 @@ static void write_counters(struct metrics_out *o, const struct engine_stats *s)
 	one(o, "iterations_total", "counter", "Steps of the engine.", s->steps);
 	one(o, "iteration_tokens_total", "counter", "Rows of all steps.", s->step_tokens);
 	one(o, "kvd_reconnects_total", "counter", "Times kvd came back.", s->kvd_reconnects);
+	one(o, "graph_steps_total", "counter", "Steps that replayed a recorded graph.",
+	    s->kernels.graph_steps);
+	one(o, "eager_steps_total", "counter", "Steps whose kernels were launched one by one.",
+	    s->kernels.eager_steps);
+	one(o, "padding_rows_total", "counter", "Rows computed for nothing, to fit a graph.",
+	    s->kernels.padding_rows);
 }
 
 static void write_finished(struct metrics_out *o, const struct engine_stats *s)
