@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "base/uuid.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -22,7 +23,7 @@
 #include <unistd.h>
 
 #define CHILD_SOCKET_FD 3
-#define CHILD_ARGS_MAX 12
+#define CHILD_ARGS_MAX 16
 
 /* Seen from our own program: where both are installed, and where both are built. */
 static const char *const places[] = {"kvd", "../kvd/kvd"};
@@ -114,32 +115,34 @@ static int spawn(struct private_kvd *p, const char *const *argv, int socket_fd)
 	return r;
 }
 
-/* Pages lie where the model computes. */
-static const char *device_memory(const struct engine_config *config)
+/* Pages lie where the model computes. The number of arguments added. */
+static size_t add_device(const char **argv, const struct engine_config *config,
+			 char uuid[UUID_TEXT])
 {
-	static const uint8_t host[16];
-	const struct kernel_ops *ops = config->model->ops;
+	const uint8_t *device = config->model->ops->device_uuid;
 
-	return memcmp(ops->device_uuid, host, sizeof(host)) == 0 ? "host" : "auto";
+	argv[0] = "--device-memory";
+	argv[1] = "host";
+	if (uuid_is_zero(device))
+		return 2;
+	argv[1] = "auto";
+	argv[2] = "--devices";
+	argv[3] = uuid_format(device, uuid);
+	return 4;
 }
 
 int private_kvd_start(struct private_kvd *p, const struct engine_config *config, int *out_fd,
 		      char *error, size_t size)
 {
 	char program[PATH_MAX], bytes[32];
-	const char *argv[CHILD_ARGS_MAX] = {program,
-					    "--socket-fd",
-					    "3",
-					    "--session-share",
-					    "100",
-					    "--log-level",
-					    "warning",
-					    "--device-memory",
-					    device_memory(config)};
-	size_t count = 9;
+	const char *argv[CHILD_ARGS_MAX] = {program, "--socket-fd", "3",      "--session-share",
+					    "100",   "--log-level", "warning"};
+	char uuid[UUID_TEXT];
+	size_t count = 7;
 	int pair[2];
 
 	find_program(config, program, sizeof(program));
+	count += add_device(&argv[count], config, uuid);
 	if (config->kvd_pool_bytes) {
 		snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)config->kvd_pool_bytes);
 		argv[count++] = "--pool-bytes";

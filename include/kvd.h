@@ -57,6 +57,13 @@ struct kvd_map_ops {
 		   uint64_t *out_write);
 	void (*unmap)(void *ctx, const struct kvd_slab_wire *slab, uint64_t read, uint64_t write);
 	void *ctx;
+	/*
+	 * Fills an own open page with 0xff, a NaN in every format of a page, when it is leased:
+	 * called in debug builds where KVD_POISON=1. May be NULL.
+	 */
+	void (*poison)(void *ctx, uint64_t write, uint64_t bytes);
+	/* Why the last map() failed, in words. May be NULL. */
+	const char *(*failure)(void *ctx);
 };
 
 struct kvd_options {
@@ -109,6 +116,13 @@ struct kvd_info {
 	uint64_t waits;		 /* times that kvd_wait() slept */
 };
 void kvd_info(struct kvd *k, struct kvd_info *out);
+
+/*
+ * The memories on which this kvd makes slabs: kvd_part_wire.device is the index of one of them,
+ * and an engine takes that whose uuid is its own device's. Stores at most max of them; returns how
+ * many there are (a kvd that is too old to say has one, the host). Never blocks.
+ */
+uint32_t kvd_devices(const struct kvd *k, struct kvd_device *out, uint32_t max);
 
 /* --- formats -------------------------------------------------------------------------------- */
 

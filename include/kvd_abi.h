@@ -21,10 +21,12 @@
 
 #define KVD_ABI_MAGIC 0x3144564bu /* "KVD1" */
 #define KVD_ABI_MAJOR 1
-#define KVD_ABI_MINOR 0
+#define KVD_ABI_MINOR 1
 
 /* Feature bits, HELLO both ways: a side may use only what both have named. */
 #define KVD_FEATURE_HOST_SLABS 0x1ull /* slabs are memfds, passed by SCM_RIGHTS */
+#define KVD_FEATURE_CUDA_IPC 0x2ull   /* slabs are cudaIpcMemHandles */
+#define KVD_FEATURE_CUDA_VMM 0x4ull   /* slabs are the driver's descriptors, by SCM_RIGHTS */
 
 /* --- limits, the same for everybody ------------------------------------------------------- */
 
@@ -39,6 +41,7 @@
 #define KVD_EXTRAS_PER_BLOCK 8u
 #define KVD_SEAL_BLOCKS_MAX 4096u /* of one SEAL */
 #define KVD_FDS_MAX 4u	    /* descriptors in one packet */
+#define KVD_DEVICES_MAX 16u /* that one kvd has slabs on */
 #define KVD_TAIL_RUN_MIN 8u /* the shortest common run worth copying a tail for */
 
 /* --- handles -------------------------------------------------------------------------------- */
@@ -238,6 +241,15 @@ enum kvd_welcome_fd {
 	KVD_FD_TO_CLIENT = 3, /* bell: readable when kvd rang because the client sleeps */
 };
 
+/* Memory that kvd makes slabs on. A part names its device by `index`. */
+struct kvd_device {
+	uint32_t kind; /* enum kvd_slab_kind */
+	uint32_t index;
+	uint8_t uuid[16]; /* zero: the host */
+	char name[KVD_NAME_MAX];
+};
+static_assert(sizeof(struct kvd_device) == 88, "kvd_device");
+
 struct kvd_welcome {
 	uint32_t magic;
 	uint16_t major;
@@ -253,8 +265,16 @@ struct kvd_welcome {
 	uint32_t out_area_bytes;
 	uint32_t spin_us;  /* how long kvd itself spins; a hint for the client */
 	char message[256]; /* when refused: why, and what to do */
+	/* since minor 1 */
+	uint32_t device_count;
+	uint32_t reserved;
+	struct kvd_device devices[KVD_DEVICES_MAX];
 };
-static_assert(sizeof(struct kvd_welcome) == 320, "kvd_welcome");
+static_assert(offsetof(struct kvd_welcome, device_count) == 320, "kvd_welcome.device_count");
+static_assert(sizeof(struct kvd_welcome) == 1736, "kvd_welcome");
+
+/* What a welcome of minor 0 is, and what a client of that time asks for. */
+#define KVD_WELCOME_BYTES_MIN offsetof(struct kvd_welcome, device_count)
 
 struct kvd_part_wire {
 	uint64_t page_bytes;

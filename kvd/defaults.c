@@ -7,7 +7,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "kernels/mem/device.h"
+#include "kvd/devprobe.h"
 #include "kvd/entropy.h"
 #include "kvd/hostmem.h"
 #include "kvd/server.h"
@@ -34,10 +34,17 @@ static uint64_t defaults_slab_bytes_min(uint64_t pool_bytes, uint32_t space_coun
 	return BITS_MAX(BITS_MIN(usual, quarter), DEFAULTS_SLAB_ALIGN);
 }
 
-struct core_config defaults_config(const struct options *o)
+static uint64_t defaults_pool_bytes(const struct options *o, uint64_t device_bytes)
+{
+	if (o->pool_bytes)
+		return o->pool_bytes;
+	return device_bytes ? device_bytes : hostmem_pool_default();
+}
+
+struct core_config defaults_config(const struct options *o, uint64_t device_bytes)
 {
 	struct core_config c = {
-		.pool_bytes = o->pool_bytes ? o->pool_bytes : hostmem_pool_default(),
+		.pool_bytes = defaults_pool_bytes(o, device_bytes),
 		.sessions_max = (uint32_t)o->sessions_max + SERVER_ADMINS_MAX,
 		.leases_max = (uint32_t)o->leases_max,
 		.formats_max = (uint32_t)o->formats_max,
@@ -72,14 +79,14 @@ uint32_t defaults_uid_sessions_max(const struct options *o)
 }
 
 void defaults_log(const struct options *o, const struct core_config *config,
-		  const struct paths *paths)
+		  const struct paths *paths, const char *memory)
 {
 	char pool[32], core[32];
 
 	units_format_bytes(config->pool_bytes, pool, sizeof(pool));
 	units_format_bytes(core_bytes(config), core, sizeof(core));
 	log_info("start", "version %s, pool %s of %s memory%s, slabs are made on demand",
-		 KVD_VERSION, pool, o->device_memory,
+		 KVD_VERSION, pool, memory,
 		 o->pool_bytes ? "" : " (default; --pool-bytes changes it)");
 	log_info("start",
 		 "at most %u pages, %u index entries, %" PRIu64
@@ -122,17 +129,19 @@ static int defaults_check_core(const struct options *o, const struct core_config
 
 int defaults_check(struct options *o, char *error, size_t size)
 {
+	struct devprobe found;
 	struct paths paths;
 	int r = paths_init(&paths, o, error, size);
 
 	if (r < 0)
 		return r;
-	if (!device_find(o->device_memory, error, size))
-		return -ENODEV;
+	r = devprobe(&found, o->device_memory, o->devices, error, size);
+	if (r < 0)
+		return r;
 	tenants_default(o);
-	struct core_config config = defaults_config(o);
+	struct core_config config = defaults_config(o, devprobe_pool_default(&found));
 	r = defaults_check_core(o, &config, error, size);
 	if (r == 0)
-		defaults_log(o, &config, &paths);
+		defaults_log(o, &config, &paths, found.ops->name);
 	return r;
 }

@@ -7,12 +7,13 @@
 #include "kvd/options.h"
 #include "kvd/paths.h"
 
-struct core_config defaults_config(const struct options *o);
+/* device_bytes: what a pool on GPUs may take where nobody says; 0: there are none. */
+struct core_config defaults_config(const struct options *o, uint64_t device_bytes);
 uint32_t defaults_spin_us(const struct options *o);
 uint32_t defaults_uid_sessions_max(const struct options *o);
-/* The limits and their bytes, one log line each. */
+/* The limits and their bytes, one log line each; memory: the kind that was taken. */
 void defaults_log(const struct options *o, const struct core_config *config,
-		  const struct paths *paths);
+		  const struct paths *paths, const char *memory);
 /* --check-config: checks everything, without touching a file. 0, or -errno with words. */
 int defaults_check(struct options *o, char *error, size_t size);
 

@@ -4,37 +4,202 @@
  * made at start: an order can always be taken, and what fails comes back as the result of its job.
  * While `busy` a record belongs to a worker, and the loop must not look at it; otherwise to the
  * loop. The core never orders anything for a slab whose last order has not been completed.
+ *
+ * A GPU is spoken to on its lane alone, at start and at the end too. A call that hangs there holds
+ * up that GPU's slabs and nothing else: its orders stay open, and so the core's bytes for them.
+ *
+ * Memory that can be punched is given back at once when the core says `forced`. Other memory must
+ * not be freed under a map: its record counts importers, by session as long as that lasts and then
+ * by process, and an order to destroy `waits` here until there are none.
  */
 #include "kvd/devmem.h"
 #include "base/assert.h"
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "base/uuid.h"
 #include "kvd/crash.h"
+#include "kvd/devprobe.h"
+#include "kvd/importers.h"
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define DEVMEM_START_NS (60 * UNITS_NS_PER_S)
 
 struct devmem_slab {
 	struct work_job job;
 	struct devmem *owner;
 	struct core_order order;
 	struct device_slab memory;
+	struct importers importers;
 	uint64_t took_ns;
 	int result;
 	bool busy;
+	bool waits;
+	char *words; /* of a failure, from the device */
 };
 
-int devmem_init(struct devmem *d, const char *device_memory, struct work *work, char *error,
-		size_t size)
+/* --- start --------------------------------------------------------------------------------------
+ */
+
+/* The probe talks to drivers, so it is a job too: of the first GPU's lane. */
+struct devmem_probe {
+	struct work_job job;
+	struct devprobe found;
+	const char *memory;
+	const char *wanted;
+	int result;
+	char error[512];
+};
+
+static void devmem_probe_run(struct work_job *job)
 {
-	*d = (struct devmem){.work = work};
-	d->ops = device_find(device_memory, error, size);
-	if (!d->ops)
-		return -ENODEV;
-	d->slabs = calloc(DEVMEM_SLABS_MAX, sizeof(*d->slabs));
-	return d->slabs ? d->ops->open(0, &d->dev, error, size) : -ENOMEM;
+	struct devmem_probe *p = CONTAINER_OF(job, struct devmem_probe, job);
+
+	p->result = devprobe(&p->found, p->memory, p->wanted, p->error, sizeof(p->error));
 }
+
+/* Nothing else is at the workers yet: what comes back first is this. */
+static int devmem_wait(struct devmem *d, uint32_t lane, struct work_job *job)
+{
+	uint64_t end_ns = units_now_ns() + DEVMEM_START_NS;
+	struct pollfd p = {.fd = d->work->fd, .events = POLLIN};
+
+	work_submit_lane(d->work, lane, job);
+	while (units_now_ns() < end_ns) {
+		(void)poll(&p, 1, 1000);
+		if (work_take(d->work) == job)
+			return 0;
+	}
+	return -ETIMEDOUT;
+}
+
+static void devmem_open_run(struct work_job *job)
+{
+	struct devmem_device *x = CONTAINER_OF(job, struct devmem_device, job);
+
+	x->result = x->owner->ops->open(x->ordinal, &x->dev, x->error, sizeof(x->error));
+}
+
+/* The probe's lane is the first GPU's; the others get theirs here. */
+static int devmem_open_gpu(struct devmem *d, struct devmem_device *x, char *error, size_t size)
+{
+	int lane = x == &d->devices[0] ? 0 : work_lane_new(d->work);
+
+	if (lane < 0)
+		return lane;
+	x->lane = lane;
+	x->job.run = devmem_open_run;
+	int r = devmem_wait(d, (uint32_t)lane, &x->job);
+	if (r < 0)
+		snprintf(error, size, "GPU %u: the driver does not answer", x->ordinal);
+	else
+		snprintf(error, size, "%s", x->error);
+	return r < 0 ? r : x->result;
+}
+
+static int devmem_open_all(struct devmem *d, const struct devprobe *found, char *error, size_t size)
+{
+	int r = 0;
+
+	d->ops = found->ops;
+	d->pool_bytes_default = devprobe_pool_default(found);
+	for (uint32_t i = 0; i < found->count && r == 0; i++) {
+		struct devmem_device *x = &d->devices[d->device_count++];
+		*x = (struct devmem_device){.owner = d,
+					    .ordinal = found->devices[i].ordinal,
+					    .info = found->devices[i].info,
+					    .lane = -1};
+		if (d->ops->kind == KVD_SLAB_HOST)
+			r = d->ops->open(x->ordinal, &x->dev, error, size);
+		else
+			r = devmem_open_gpu(d, x, error, size);
+	}
+	return r;
+}
+
+static void devmem_say(const struct devmem *d, const struct devprobe *found)
+{
+	char bytes[32], uuid[UUID_TEXT];
+
+	if (found->why[0])
+		log_info("devmem", "auto takes %s: %s", d->ops->name, found->why);
+	for (uint32_t i = 0; i < d->device_count && d->ops->kind != KVD_SLAB_HOST; i++)
+		log_info("devmem", "device %u: %s, GPU %u: %s, %s, %s", i, d->ops->name,
+			 d->devices[i].ordinal, d->devices[i].info.name,
+			 units_format_bytes(d->devices[i].info.bytes, bytes, sizeof(bytes)),
+			 uuid_format(d->devices[i].info.uuid, uuid));
+}
+
+/* In the heap, because a driver that never answers may still write there when we have given up. */
+static int devmem_probe(struct devmem *d, const char *memory, const char *wanted,
+			struct devmem_probe **out, char *error, size_t size)
+{
+	struct devmem_probe *p = calloc(1, sizeof(*p));
+	int lane = p ? work_lane_new(d->work) : -ENOMEM;
+
+	if (lane < 0) {
+		free(p);
+		return lane;
+	}
+	p->memory = memory;
+	p->wanted = wanted;
+	p->job.run = devmem_probe_run;
+	int r = devmem_wait(d, (uint32_t)lane, &p->job);
+	if (r < 0) {
+		snprintf(error, size, "device memory %s: the driver does not answer", memory);
+		return r;
+	}
+	r = p->result;
+	if (r < 0) {
+		snprintf(error, size, "%s", p->error);
+		free(p);
+	} else {
+		*out = p;
+	}
+	return r;
+}
+
+int devmem_init(struct devmem *d, const char *memory, const char *wanted, struct work *work,
+		char *error, size_t size)
+{
+	struct devmem_probe *probe = NULL;
+	struct devprobe host;
+	int r;
+
+	*d = (struct devmem){.work = work};
+	d->slabs = calloc(DEVMEM_SLABS_MAX, sizeof(*d->slabs));
+	if (!d->slabs)
+		return -ENOMEM;
+	/* The host asks no driver, and needs no lane. */
+	if (strcmp(memory, device_host()->name) == 0)
+		r = devprobe(&host, memory, wanted, error, size);
+	else
+		r = devmem_probe(d, memory, wanted, &probe, error, size);
+	if (r < 0)
+		return r;
+	r = devmem_open_all(d, probe ? &probe->found : &host, error, size);
+	if (r == 0 && probe)
+		devmem_say(d, &probe->found);
+	free(probe);
+	return r;
+}
+
+uint32_t devmem_list(const struct devmem *d, struct kvd_device out[KVD_DEVICES_MAX])
+{
+	for (uint32_t i = 0; i < d->device_count; i++) {
+		const struct device_info *info = &d->devices[i].info;
+		out[i] = (struct kvd_device){.kind = d->ops->kind, .index = i};
+		memcpy(out[i].uuid, info->uuid, sizeof(out[i].uuid));
+		memcpy(out[i].name, info->name, sizeof(out[i].name));
+	}
+	return d->device_count;
+}
+
+/* --- orders -------------------------------------------------------------------------------------
+ */
 
 static struct devmem_slab *devmem_find(const struct devmem *d, uint32_t slab)
 {
@@ -42,36 +207,74 @@ static struct devmem_slab *devmem_find(const struct devmem *d, uint32_t slab)
 }
 
 /* On a worker. */
+static void devmem_make(struct devmem_slab *s)
+{
+	const struct devmem *d = s->owner;
+	struct device *dev;
+
+	if (s->order.device >= d->device_count) {
+		s->result = -ENODEV;
+		return;
+	}
+	dev = d->devices[s->order.device].dev;
+	s->result = d->ops->slab_alloc(dev, s->order.slab_bytes, &s->memory);
+	if (s->result < 0 && d->ops->failure(dev)[0])
+		s->words = strdup(d->ops->failure(dev));
+	CRASH_POINT(slab_made);
+}
+
+/* On a worker. */
+static void devmem_destroy(struct devmem_slab *s)
+{
+	const struct device_ops *ops = s->owner->ops;
+	struct device *dev = s->owner->devices[s->order.device].dev;
+
+	s->result = s->order.forced && ops->slab_punch ? ops->slab_punch(dev, &s->memory) : 0;
+	ops->slab_free(dev, &s->memory);
+	CRASH_POINT(slab_destroyed);
+}
+
 static void devmem_run(struct work_job *job)
 {
 	struct devmem_slab *s = CONTAINER_OF(job, struct devmem_slab, job);
-	const struct device_ops *ops = s->owner->ops;
 	uint64_t start_ns = units_now_ns();
 
-	if (s->order.kind == CORE_ORDER_SLAB_MAKE && s->order.device != 0) {
-		s->result = -ENODEV;
-	} else if (s->order.kind == CORE_ORDER_SLAB_MAKE) {
-		s->result = ops->slab_alloc(s->owner->dev, s->order.slab_bytes, &s->memory);
-		CRASH_POINT(slab_made);
-	} else {
-		s->result = s->order.forced ? ops->slab_punch(s->owner->dev, &s->memory) : 0;
-		ops->slab_free(s->owner->dev, &s->memory);
-		CRASH_POINT(slab_destroyed);
-	}
+	if (s->order.kind == CORE_ORDER_SLAB_MAKE)
+		devmem_make(s);
+	else
+		devmem_destroy(s);
 	s->took_ns = units_now_ns() - start_ns;
+}
+
+static void devmem_submit(struct devmem *d, struct devmem_slab *s)
+{
+	int lane = s->order.device < d->device_count ? d->devices[s->order.device].lane : -1;
+
+	s->owner = d;
+	s->job.run = devmem_run;
+	s->waits = false;
+	s->busy = true;
+	if (lane >= 0)
+		work_submit_lane(d->work, (uint32_t)lane, &s->job);
+	else
+		work_submit(d->work, &s->job);
+	CRASH_POINT(slab_ordered);
 }
 
 void devmem_order(struct devmem *d, const struct core_order *order)
 {
 	struct devmem_slab *s = devmem_find(d, order->slab);
 
-	ASSERT(s && !s->busy);
-	s->owner = d;
-	s->job.run = devmem_run;
+	ASSERT(s && !s->busy && !s->waits);
 	s->order = *order;
-	s->busy = true;
-	work_submit(d->work, &s->job);
-	CRASH_POINT(slab_ordered);
+	if (order->kind == CORE_ORDER_SLAB_MAKE || s->importers.count == 0) {
+		devmem_submit(d, s);
+		return;
+	}
+	s->waits = true;
+	log_warn("devmem",
+		 "slab %u: %u importers have not unmapped it; it goes when they have ended",
+		 order->slab, s->importers.count);
 }
 
 static void devmem_log(const struct devmem_slab *s)
@@ -83,7 +286,7 @@ static void devmem_log(const struct devmem_slab *s)
 	units_format_bytes(o->stride_bytes, stride, sizeof(stride));
 	if (s->result < 0 && o->kind == CORE_ORDER_SLAB_MAKE)
 		log_warn("devmem", "slab %u: %s cannot be had, the pool is that much less: %s",
-			 o->slab, bytes, strerror(-s->result));
+			 o->slab, bytes, s->words ? s->words : strerror(-s->result));
 	else if (s->result < 0)
 		log_warn("devmem", "slab %u: destroyed, but importers keep %s: %s", o->slab, bytes,
 			 strerror(-s->result));
@@ -103,6 +306,8 @@ struct devmem_result devmem_done(struct devmem *d, struct work_job *job)
 	struct devmem_result result = {s->order.kind, s->order.slab, s->result};
 
 	devmem_log(s);
+	free(s->words);
+	s->words = NULL;
 	s->busy = false;
 	return result;
 }
@@ -111,18 +316,105 @@ int devmem_export(struct devmem *d, struct kvd_slab_wire *wire, int *out_fd)
 {
 	struct devmem_slab *s = devmem_find(d, wire->slab);
 
-	if (!s || s->busy || !s->memory.bytes)
+	if (!s || s->busy || s->waits || !s->memory.bytes)
 		return -ENOENT;
-	return d->ops->slab_export(d->dev, &s->memory, wire, out_fd);
+	return d->ops->slab_export(d->devices[s->order.device].dev, &s->memory, wire, out_fd);
+}
+
+/* --- importers ----------------------------------------------------------------------------------
+ */
+
+int devmem_imported(struct devmem *d, uint32_t slab, uint32_t session, uint64_t process)
+{
+	return d->ops->slab_punch ? 0 : importers_add(&d->slabs[slab].importers, session, process);
+}
+
+static void devmem_settle(struct devmem *d, struct devmem_slab *s)
+{
+	if (s->waits && s->importers.count == 0)
+		devmem_submit(d, s);
+}
+
+void devmem_unmapped(struct devmem *d, uint32_t slab, uint32_t session)
+{
+	struct devmem_slab *s = devmem_find(d, slab);
+
+	if (!s)
+		return;
+	importers_drop_session(&s->importers, session);
+	devmem_settle(d, s);
+}
+
+void devmem_session_end(struct devmem *d, uint32_t session, bool clean)
+{
+	for (uint32_t i = 0; i < DEVMEM_SLABS_MAX; i++) {
+		struct devmem_slab *s = &d->slabs[i];
+		if (s->importers.count == 0)
+			continue;
+		if (clean)
+			importers_drop_session(&s->importers, session);
+		else
+			importers_orphan_session(&s->importers, session);
+		devmem_settle(d, s);
+	}
+}
+
+void devmem_process_end(struct devmem *d, uint64_t process)
+{
+	for (uint32_t i = 0; i < DEVMEM_SLABS_MAX; i++) {
+		struct devmem_slab *s = &d->slabs[i];
+		if (s->importers.count == 0)
+			continue;
+		importers_drop_process(&s->importers, process);
+		devmem_settle(d, s);
+	}
+}
+
+/* --- the end ------------------------------------------------------------------------------------
+ */
+
+/* What others still map is left to the driver, which frees it when they end. */
+static void devmem_free_slabs(struct devmem *d, uint32_t device)
+{
+	for (uint32_t i = 0; i < DEVMEM_SLABS_MAX; i++) {
+		struct devmem_slab *s = &d->slabs[i];
+		if (s->memory.bytes && s->order.device == device && s->importers.count == 0)
+			d->ops->slab_free(d->devices[device].dev, &s->memory);
+	}
+}
+
+static void devmem_close_run(struct work_job *job)
+{
+	struct devmem_device *x = CONTAINER_OF(job, struct devmem_device, job);
+
+	devmem_free_slabs(x->owner, (uint32_t)(x - x->owner->devices));
+	x->owner->ops->close(x->dev);
+	x->dev = NULL;
+}
+
+void devmem_stop(struct devmem *d)
+{
+	for (uint32_t i = 0; i < d->device_count; i++) {
+		struct devmem_device *x = &d->devices[i];
+		if (x->lane < 0 || !x->dev)
+			continue;
+		x->job.run = devmem_close_run;
+		work_submit_lane(d->work, (uint32_t)x->lane, &x->job);
+	}
 }
 
 void devmem_fini(struct devmem *d)
 {
-	for (uint32_t i = 0; d->slabs && i < DEVMEM_SLABS_MAX; i++)
-		if (d->slabs[i].memory.bytes)
-			d->ops->slab_free(d->dev, &d->slabs[i].memory);
+	for (uint32_t i = 0; i < d->device_count; i++) {
+		if (!d->devices[i].dev)
+			continue;
+		devmem_free_slabs(d, i);
+		d->ops->close(d->devices[i].dev);
+	}
+	for (uint32_t i = 0; d->slabs && i < DEVMEM_SLABS_MAX; i++) {
+		importers_fini(&d->slabs[i].importers);
+		free(d->slabs[i].words);
+	}
 	free(d->slabs);
-	if (d->dev)
-		d->ops->close(d->dev);
 	*d = (struct devmem){0};
 }

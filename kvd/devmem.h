@@ -9,13 +9,28 @@
 
 #define DEVMEM_SLABS_MAX 4096u
 
+struct devmem;
 struct devmem_slab;
+
+/* A device, and the lane on which alone it is spoken to (-1: it may be any worker). */
+struct devmem_device {
+	struct work_job job; /* opens it at start, closes it at the end */
+	struct devmem *owner;
+	struct device *dev;
+	struct device_info info;
+	uint32_t ordinal;
+	int lane;
+	int result;
+	char error[256];
+};
 
 struct devmem {
 	const struct device_ops *ops;
-	struct device *dev;
+	struct devmem_device devices[KVD_DEVICES_MAX]; /* by the number that parts name */
+	uint32_t device_count;
 	struct work *work;
-	struct devmem_slab *slabs; /* by the core's slab id */
+	struct devmem_slab *slabs;   /* by the core's slab id */
+	uint64_t pool_bytes_default; /* see devprobe_pool_default() */
 };
 
 /* What an order came to, for core_complete(). */
@@ -25,17 +40,38 @@ struct devmem_result {
 	int result;
 };
 
-/* Opens the device of that name. 0, or -errno with words in error[size]. */
-int devmem_init(struct devmem *d, const char *device_memory, struct work *work, char *error,
-		size_t size);
-/* Hands the order to a worker. */
+/*
+ * Chooses the memory, as devprobe() does, opens its devices and says in the log what was taken.
+ * 0, or -errno with words in error[size]. A driver that does not answer is given up after a while.
+ */
+int devmem_init(struct devmem *d, const char *memory, const char *wanted, struct work *work,
+		char *error, size_t size);
+/* The devices as clients are told of them. */
+uint32_t devmem_list(const struct devmem *d, struct kvd_device out[KVD_DEVICES_MAX]);
+
+/* Hands the order to a worker, or keeps it until nobody imports the slab any more. */
 void devmem_order(struct devmem *d, const struct core_order *order);
 /* Takes a job of ours back from the workers, logs what became of it, forgets a slab that is gone.
  */
 struct devmem_result devmem_done(struct devmem *d, struct work_job *job);
 /* Completes `wire` for a slab that is there; *out_fd stays ours, -1: none. 0, -ENOENT. */
 int devmem_export(struct devmem *d, struct kvd_slab_wire *wire, int *out_fd);
-/* After work_stop(). Frees every slab. */
+
+/*
+ * Who maps which slab. Only kinds whose memory cannot be taken from under a map need to know: a
+ * slab of theirs is destroyed when all who got it have said so, or are dead.
+ */
+int devmem_imported(struct devmem *d, uint32_t slab, uint32_t session, uint64_t process);
+/* The session has unmapped it: SLAB_GONE. */
+void devmem_unmapped(struct devmem *d, uint32_t slab, uint32_t session);
+/* clean: it had unmapped everything. */
+void devmem_session_end(struct devmem *d, uint32_t session, bool clean);
+/* The process is dead, and its device has let go of it. */
+void devmem_process_end(struct devmem *d, uint64_t process);
+
+/* Before work_stop(): lanes free their slabs and close their devices. */
+void devmem_stop(struct devmem *d);
+/* After work_stop() said 0. Frees the rest. */
 void devmem_fini(struct devmem *d);
 
 #endif

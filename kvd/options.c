@@ -33,11 +33,21 @@ const struct option_row options_table[] = {
 
 	{"pool-bytes", OPTIONS_BYTES, "BYTES", "Memory",
 	 "Size of the pool of KV pages, as 8GiB. Slabs are made on demand, up to this. Default: "
-	 "a quarter of the available memory, but at most half of the control group's limit.",
+	 "a quarter of the available memory, but at most half of the control group's limit; on "
+	 "GPUs a quarter of theirs.",
 	 AT(pool_bytes), .min = 1 << 20, .max = 1ull << 50},
 	{"device-memory", OPTIONS_STRING, "NAME", "Memory",
-	 "Where pages live: `host` (default), or the name of a module in the module directory.",
+	 "Where pages live: `host`, GPU memory as `cuda-ipc` or `cuda-vmm`, or `auto` (default): "
+	 "the "
+	 "first of cuda-ipc, cuda-vmm and host that works here.",
 	 AT(device_memory)},
+	{"devices", OPTIONS_STRING, "LIST", "Memory",
+	 "GPUs to have slabs on, as numbers or UUIDs: 0,1. Default: all that are visible.",
+	 AT(devices)},
+	{"device-grace", OPTIONS_TIME, "TIME", "Memory",
+	 "On GPUs: how long pages of a dead process wait, after its driver has let go of it, "
+	 "before they are used again. Default: 100ms.",
+	 AT(device_grace_ns), .min = UNITS_NS_PER_MS, .max = 3600 * UNITS_NS_PER_S},
 	{"pages-max", OPTIONS_COUNT, "N", "Memory",
 	 "Page records. Default: one per 64 KiB of the pool, 16384 to 4194304.", AT(pages_max),
 	 .min = 64, .max = 1u << 28},
@@ -117,7 +127,8 @@ const size_t options_count = ARRAY_LEN(options_table);
 void options_init(struct options *o)
 {
 	*o = (struct options){
-		.device_memory = "host",
+		.device_memory = "auto",
+		.device_grace_ns = 100 * UNITS_NS_PER_MS,
 		.sessions_max = 64,
 		.leases_max = 16384,
 		.formats_max = 4096,

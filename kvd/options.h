@@ -31,6 +31,8 @@ struct options {
 	char runtime_dir[OPTIONS_PATH_MAX];
 	char state_dir[OPTIONS_PATH_MAX];
 	char device_memory[32];
+	char devices[768];
+	uint64_t device_grace_ns;
 	char group[64];
 	char status_group[64];
 	uint32_t mode;

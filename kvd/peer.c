@@ -135,6 +135,7 @@ static void peer_close_session(struct peer *p, bool clean)
 		atomic_store_release(&p->ring.shared->closed, (uint32_t)-p->broken);
 		p->must_ring = true;
 	}
+	devmem_session_end(&s->devmem, (uint32_t)p->session, quiet);
 	core_session_close(s->core, (uint32_t)p->session, quiet ? CORE_END_BYE : CORE_END_BROKEN,
 			   s->now_ns);
 	s->by_session[p->session] = NULL;

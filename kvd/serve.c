@@ -41,6 +41,9 @@ static void serve_core(struct peer *p, const struct kvd_req *req)
 	const uint8_t *random = entropy_take(&s->entropy, CORE_RANDOM_BYTES);
 
 	CRASH_POINT(request_taken);
+	/* Before the core, which may order the slab's end in this very step. */
+	if (req->op == KVD_OP_SLAB_GONE)
+		devmem_unmapped(&s->devmem, req->arg32, (uint32_t)p->session);
 	int r = core_request(s->core, (uint32_t)p->session, req, random, s->now_ns);
 	s->changed = true;
 	CRASH_POINT(request_done);
@@ -131,6 +134,8 @@ static void serve_slab(struct peer *p, const struct kvd_req *req)
 		r = devmem_export(&s->devmem, &wire, &fd);
 	if (r == 0)
 		r = core_slab_imported(s->core, session, wire.slab);
+	if (r == 0)
+		r = devmem_imported(&s->devmem, wire.slab, session, p->who.identity);
 	if (r < 0) {
 		serve_refuse(p, req, r);
 		return;
@@ -140,6 +145,20 @@ static void serve_slab(struct peer *p, const struct kvd_req *req)
 	CRASH_POINT(slab_sent);
 	if (r < 0)
 		peer_break(p, r, "does not read its socket");
+}
+
+/* Whose pages lie where there is nothing gets no slab, ever: such a format is refused at once. */
+static bool serve_devices_ok(const struct peer *p)
+{
+	struct kvd_format_wire f;
+
+	if (p->packet.payload_bytes < sizeof(f))
+		return true; /* no format at all: the core says so */
+	memcpy(&f, p->packet.payload, sizeof(f));
+	for (uint32_t i = 0; i < BITS_MIN(f.part_count, KVD_PARTS_MAX); i++)
+		if (f.parts[i].device >= p->server->devmem.device_count)
+			return false;
+	return true;
 }
 
 void serve_packet(struct peer *p)
@@ -159,6 +178,10 @@ void serve_packet(struct peer *p)
 	if (req.op == KVD_OP_SLAB) {
 		p->socket_busy = false;
 		serve_slab(p, &req);
+		return;
+	}
+	if (req.op == KVD_OP_FORMAT && !serve_devices_ok(p)) {
+		serve_refuse(p, &req, -ENODEV);
 		return;
 	}
 	serve_core(p, &req);

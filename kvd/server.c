@@ -2,7 +2,7 @@
 /*
  * The daemon.
  *
- * Start: files and lock, core and namespaces, workers and device, loop and signals, status file,
+ * Start: files and lock, signals and loop, workers and devices, core and namespaces, status file,
  * and the socket last: who can connect can be served. Stop: the socket first, then clients are
  * told, sessions closed, workers joined, slabs freed, files removed.
  *
@@ -46,7 +46,7 @@ static void server_raise_files(void)
 
 static int server_init_core(struct server *s, const struct options *o, char *error, size_t size)
 {
-	s->config = defaults_config(o);
+	s->config = defaults_config(o, s->devmem.pool_bytes_default);
 	int r = core_new(&s->config, &outputs_ops, s, &s->core);
 
 	if (r < 0) {
@@ -83,7 +83,7 @@ static int server_init_machinery(struct server *s, const struct options *o, char
 	if (r == 0)
 		r = work_init(&s->work, (uint32_t)o->workers);
 	if (r == 0)
-		r = devmem_init(&s->devmem, o->device_memory, &s->work, error, size);
+		r = devmem_init(&s->devmem, o->device_memory, o->devices, &s->work, error, size);
 	if (r < 0 && !error[0])
 		snprintf(error, size, "cannot start: %s", strerror(-r));
 	return r;
@@ -159,6 +159,7 @@ static void server_zero(struct server *s, const struct options *o)
 	list_init(&s->peers);
 	list_init(&s->dead_peers);
 	list_init(&s->processes);
+	list_init(&s->dying_processes);
 	list_init(&s->dead_processes);
 	s->now_ns = s->start_ns = units_now_ns();
 	s->spin_us = defaults_spin_us(o);
@@ -177,9 +178,9 @@ int server_init(struct server *s, const struct options *o, char *error, size_t s
 	if (r == 0)
 		r = paths_take(&s->paths, error, size);
 	if (r == 0)
-		r = server_init_core(s, o, error, size);
-	if (r == 0)
 		r = server_init_machinery(s, o, error, size);
+	if (r == 0)
+		r = server_init_core(s, o, error, size);
 	if (r == 0)
 		r = server_init_status(s, error, size);
 	if (r == 0)
@@ -192,7 +193,7 @@ int server_init(struct server *s, const struct options *o, char *error, size_t s
 			snprintf(error, size, "cannot start: %s", strerror(-r));
 		return r;
 	}
-	defaults_log(o, &s->config, &s->paths);
+	defaults_log(o, &s->config, &s->paths, s->devmem.ops->name);
 	server_say_ready(s, o);
 	return 0;
 }
@@ -214,6 +215,23 @@ static void server_end_sessions(struct server *s)
 		log_info("stop", "%u clients were told", told);
 }
 
+/* A driver that hangs is not waited for: what its thread may touch stays as it is. */
+static void server_stop_work(struct server *s)
+{
+	if (s->work.fd < 0)
+		return;
+	devmem_stop(&s->devmem);
+	s->hung = work_stop(&s->work) < 0;
+	if (s->hung) {
+		log_warn("stop", "a call to a GPU's driver does not end: its memory is left to it");
+		return;
+	}
+	while (work_take(&s->work))
+		continue;
+	devmem_fini(&s->devmem);
+	work_fini(&s->work);
+}
+
 void server_fini(struct server *s)
 {
 	if (s->listen_fd >= 0) {
@@ -223,14 +241,9 @@ void server_fini(struct server *s)
 	}
 	if (s->core)
 		server_end_sessions(s);
-	pidwatch_free_all(s);
-	if (s->work.fd >= 0) {
-		work_stop(&s->work);
-		for (struct work_job *job; (job = work_take(&s->work));)
-			(void)devmem_done(&s->devmem, job);
-		devmem_fini(&s->devmem);
-		work_fini(&s->work);
-	}
+	server_stop_work(s);
+	if (!s->hung)
+		pidwatch_free_all(s);
 	core_free(s->core);
 	loop_fini(&s->loop);
 	if (s->signal_fd >= 0)

@@ -48,6 +48,7 @@ struct server {
 	struct list_link peers;
 	struct list_link dead_peers;
 	struct list_link processes;
+	struct list_link dying_processes; /* dead, their devices may not know it */
 	struct list_link dead_processes;
 	struct peer *by_session[SERVER_SESSIONS_MAX];
 	uint32_t peer_count;
@@ -62,6 +63,7 @@ struct server {
 	uint64_t status_ns;	   /* when the status file was last written */
 	uint64_t listen_resume_ns; /* 0: accepting */
 	uint32_t spin_us;
+	bool hung; /* a device's lane did not end: nothing of it may be freed */
 	bool private_child;
 	bool must_reap; /* a peer is marked or has ended */
 	bool changed;	/* since the status file was written */

@@ -101,6 +101,10 @@ static void server_loop_ready(struct loop_source *source, uint32_t events)
 	struct work_job *job;
 
 	while ((job = work_take(&s->work))) {
+		if (job->done) {
+			job->done(job);
+			continue;
+		}
 		struct devmem_result r = devmem_done(&s->devmem, job);
 		core_complete(s->core, r.kind, r.slab, r.result, s->now_ns);
 		s->changed = true;
@@ -180,7 +184,7 @@ static void server_loop_status(struct server *s)
 	f->start_ns = s->start_ns;
 	f->updated_ns = s->now_ns;
 	snprintf(f->version, sizeof(f->version), "%s", KVD_VERSION);
-	snprintf(f->device_memory, sizeof(f->device_memory), "%s", s->options->device_memory);
+	snprintf(f->device_memory, sizeof(f->device_memory), "%s", s->devmem.ops->name);
 	f->loop_p50_ns = turns_quantile_ns(&s->turns, 500);
 	f->loop_p99_ns = turns_quantile_ns(&s->turns, 990);
 	status_file_write(&s->status, f);
@@ -216,6 +220,7 @@ static uint32_t server_loop_turn(struct server *s)
 {
 	uint32_t taken = server_loop_serve(s);
 
+	pidwatch_time(s);
 	server_loop_core(s);
 	server_loop_strangers(s);
 	server_loop_reap(s);
@@ -228,7 +233,7 @@ static uint32_t server_loop_turn(struct server *s)
 
 static uint64_t server_loop_deadline_ns(const struct server *s)
 {
-	uint64_t at = core_deadline_ns(s->core);
+	uint64_t at = BITS_MIN(core_deadline_ns(s->core), pidwatch_deadline_ns(s));
 
 	if (s->status.map && (s->changed || server_loop_unanswered(s)))
 		at = BITS_MIN(at, s->status_ns + SERVER_LOOP_STATUS_NS);

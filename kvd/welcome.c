@@ -24,19 +24,30 @@
 
 #define WELCOME_AREA_MIN (64u << 10)
 #define WELCOME_AREA_MAX (16u << 20)
-#define WELCOME_FEATURES KVD_FEATURE_HOST_SLABS
 
 static void welcome_send(struct peer *p, int result, const struct kvd_welcome *welcome,
 			 const int *fds, uint32_t fd_count)
 {
 	struct kvd_req req;
-	struct kvd_rep rep = {.op = KVD_OP_HELLO, .result = result, .out_bytes = sizeof(*welcome)};
+	struct kvd_rep rep = {.op = KVD_OP_HELLO, .result = result};
 
 	memcpy(&req, p->packet.head, sizeof(req));
 	rep.tag = req.tag;
-	int r = sock_send(p->socket.fd, &rep, welcome, sizeof(*welcome), fds, fd_count);
+	/* An older client asks for less, and gets what it knows. */
+	rep.out_bytes = (uint32_t)BITS_MAX(BITS_MIN(req.out_bytes, sizeof(*welcome)),
+					   KVD_WELCOME_BYTES_MIN);
+	int r = sock_send(p->socket.fd, &rep, welcome, rep.out_bytes, fds, fd_count);
 	if (r < 0)
 		peer_break(p, r, "cannot be sent its welcome");
+}
+
+static uint64_t welcome_features(const struct server *s)
+{
+	static const uint64_t of_kind[] = {[KVD_SLAB_HOST] = KVD_FEATURE_HOST_SLABS,
+					   [KVD_SLAB_CUDA_IPC] = KVD_FEATURE_CUDA_IPC,
+					   [KVD_SLAB_CUDA_VMM] = KVD_FEATURE_CUDA_VMM};
+
+	return of_kind[s->devmem.ops->kind];
 }
 
 static struct kvd_welcome welcome_new(const struct server *s)
@@ -45,7 +56,7 @@ static struct kvd_welcome welcome_new(const struct server *s)
 		.magic = KVD_ABI_MAGIC,
 		.major = KVD_ABI_MAJOR,
 		.minor = KVD_ABI_MINOR,
-		.features = WELCOME_FEATURES,
+		.features = welcome_features(s),
 		.nonce = s->nonce,
 		.spin_us = s->spin_us,
 	};
@@ -235,6 +246,7 @@ static void welcome_answer(struct peer *p)
 	struct kvd_welcome welcome = welcome_new(p->server);
 	int fds[4] = {p->rings.fd, p->leases.fd, p->client_bells[0], p->client_bells[1]};
 
+	welcome.device_count = devmem_list(&p->server->devmem, welcome.devices);
 	welcome.group = core_session_group(p->server->core, (uint32_t)p->session);
 	welcome.session = (uint32_t)p->session;
 	welcome.credits = p->ring.credits;

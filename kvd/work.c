@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A queue, some threads, a queue back. One lock guards both lists; it is held for a few pointer
- * moves only, so the loop never waits for a job. The eventfd is written after each job: its counter
- * wakes the loop, and work_take() returns NULL when nothing is left.
+ * Queues, threads, a queue back. One lock guards all lists; it is held for a few pointer moves
+ * only, so the loop never waits for a job. The eventfd is written after each job: its counter
+ * wakes the loop, and work_take() returns NULL when nothing is left. A job of a lane may never
+ * end, because a driver hangs; nobody waits for it but the lane's next jobs.
  */
 #include "kvd/work.h"
 #include "base/bits.h"
+#include "base/units.h"
 #include <errno.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -32,13 +34,14 @@ static void work_finish(struct work *w, struct work_job *job)
 
 static void *work_main(void *arg)
 {
-	struct work *w = arg;
+	struct work_lane *lane = arg;
+	struct work *w = lane->work;
 
 	for (;;) {
 		pthread_mutex_lock(&w->lock);
-		while (list_empty(&w->todo) && !w->stop)
-			pthread_cond_wait(&w->more, &w->lock);
-		struct work_job *job = work_pop(&w->todo);
+		while (list_empty(&lane->todo) && !w->stop)
+			pthread_cond_wait(&lane->more, &w->lock);
+		struct work_job *job = work_pop(&lane->todo);
 		pthread_mutex_unlock(&w->lock);
 		if (!job)
 			return NULL;
@@ -47,35 +50,66 @@ static void *work_main(void *arg)
 	}
 }
 
+static void work_lane_init(struct work *w, struct work_lane *lane)
+{
+	lane->work = w;
+	list_init(&lane->todo);
+	pthread_cond_init(&lane->more, NULL);
+}
+
 int work_init(struct work *w, uint32_t thread_count)
 {
 	int r;
 
 	*w = (struct work){.fd = -1};
-	list_init(&w->todo);
 	list_init(&w->ready);
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->more, NULL);
+	work_lane_init(w, &w->any);
 	w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = w->fd < 0 ? -errno : 0;
 	while (r == 0 && w->thread_count < BITS_MIN(thread_count, WORK_THREADS_MAX)) {
-		r = -pthread_create(&w->threads[w->thread_count], NULL, work_main, w);
+		r = -pthread_create(&w->threads[w->thread_count], NULL, work_main, &w->any);
 		if (r == 0)
 			w->thread_count++;
 	}
 	if (r < 0) {
-		work_stop(w);
+		(void)work_stop(w);
 		work_fini(w);
 	}
 	return r;
 }
 
-void work_submit(struct work *w, struct work_job *job)
+int work_lane_new(struct work *w)
+{
+	struct work_lane *lane = &w->lanes[w->lane_count];
+
+	if (w->lane_count == WORK_LANES_MAX)
+		return -ENOSPC;
+	work_lane_init(w, lane);
+	int r = -pthread_create(&lane->thread, NULL, work_main, lane);
+	if (r < 0) {
+		pthread_cond_destroy(&lane->more);
+		return r;
+	}
+	return (int)w->lane_count++;
+}
+
+static void work_submit_to(struct work *w, struct work_lane *lane, struct work_job *job)
 {
 	pthread_mutex_lock(&w->lock);
-	list_push_back(&w->todo, &job->link);
-	pthread_cond_signal(&w->more);
+	list_push_back(&lane->todo, &job->link);
+	pthread_cond_signal(&lane->more);
 	pthread_mutex_unlock(&w->lock);
+}
+
+void work_submit(struct work *w, struct work_job *job)
+{
+	work_submit_to(w, &w->any, job);
+}
+
+void work_submit_lane(struct work *w, uint32_t lane, struct work_job *job)
+{
+	work_submit_to(w, &w->lanes[lane], job);
 }
 
 struct work_job *work_take(struct work *w)
@@ -89,15 +123,35 @@ struct work_job *work_take(struct work *w)
 	return job;
 }
 
-void work_stop(struct work *w)
+/* All lanes together get WORK_STOP_MS. */
+static int work_join_lanes(struct work *w)
+{
+	struct timespec end;
+	int r = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += WORK_STOP_MS / 1000;
+	for (uint32_t i = 0; i < w->lane_count; i++)
+		if (pthread_clockjoin_np(w->lanes[i].thread, NULL, CLOCK_MONOTONIC, &end) != 0)
+			r = -ETIMEDOUT;
+	if (r == 0)
+		for (; w->lane_count; w->lane_count--)
+			pthread_cond_destroy(&w->lanes[w->lane_count - 1].more);
+	return r;
+}
+
+int work_stop(struct work *w)
 {
 	pthread_mutex_lock(&w->lock);
 	w->stop = true;
-	pthread_cond_broadcast(&w->more);
+	pthread_cond_broadcast(&w->any.more);
+	for (uint32_t i = 0; i < w->lane_count; i++)
+		pthread_cond_broadcast(&w->lanes[i].more);
 	pthread_mutex_unlock(&w->lock);
 	for (uint32_t i = 0; i < w->thread_count; i++)
 		pthread_join(w->threads[i], NULL);
 	w->thread_count = 0;
+	return work_join_lanes(w);
 }
 
 void work_fini(struct work *w)
@@ -105,6 +159,6 @@ void work_fini(struct work *w)
 	if (w->fd >= 0)
 		close(w->fd);
 	w->fd = -1;
-	pthread_cond_destroy(&w->more);
+	pthread_cond_destroy(&w->any.more);
 	pthread_mutex_destroy(&w->lock);
 }

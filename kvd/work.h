@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Worker threads for everything that takes long. The loop submits a job and gets it back, done, by
- * work_take() when the descriptor is readable.
+ * work_take() when the descriptor is readable. Beside the threads that take any job there are
+ * lanes: a thread each, whose jobs run one after the other, in order. A GPU has one.
  */
 #ifndef KVD_WORK_H
 #define KVD_WORK_H
@@ -12,6 +13,8 @@
 #include <stdint.h>
 
 #define WORK_THREADS_MAX 64u
+#define WORK_LANES_MAX 16u
+#define WORK_STOP_MS 2000u
 
 /* Embedded in what the job is about. Between submit and take it belongs to the workers. */
 struct work_job {
@@ -20,10 +23,20 @@ struct work_job {
 	void (*done)(struct work_job *job); /* called by the taker, if it likes */
 };
 
+struct work;
+
+struct work_lane {
+	struct work *work;
+	struct list_link todo;
+	pthread_cond_t more;
+	pthread_t thread; /* of lanes from 1 on */
+};
+
 struct work {
 	pthread_mutex_t lock; /* guards the lists and `stop` */
-	pthread_cond_t more;
-	struct list_link todo;
+	struct work_lane any; /* of all the threads below */
+	struct work_lane lanes[WORK_LANES_MAX];
+	uint32_t lane_count;
 	struct list_link ready;
 	bool stop;
 	int fd; /* eventfd: readable when `ready` is not empty */
@@ -33,12 +46,19 @@ struct work {
 
 /* 0 or -errno. The threads have all signals blocked that the caller has blocked. */
 int work_init(struct work *w, uint32_t thread_count);
+/* One more lane. Its number is 0 for the first, and so on; or -errno. */
+int work_lane_new(struct work *w);
 void work_submit(struct work *w, struct work_job *job);
+void work_submit_lane(struct work *w, uint32_t lane, struct work_job *job);
 /* The next job that has run, or NULL. */
 struct work_job *work_take(struct work *w);
-/* Waits for the jobs that run; those that have not begun run now. Take what is ready after it. */
-void work_stop(struct work *w);
-/* After work_stop(), or on what failed to start; a zeroed struct is not fine. */
+/*
+ * Waits for the jobs that run; those that have not begun run now. Take what is ready after it.
+ * 0, or -ETIMEDOUT: a lane's job does not end within WORK_STOP_MS (a driver that hangs). Its
+ * thread lives on: nothing that it may touch, this struct included, can be freed.
+ */
+int work_stop(struct work *w);
+/* After work_stop() said 0, or on what failed to start; a zeroed struct is not fine. */
 void work_fini(struct work *w);
 
 #endif

@@ -50,6 +50,8 @@ struct kvd {
 	uint64_t group;
 	uint32_t session;
 	uint32_t daemon_pid;
+	struct kvd_device devices[KVD_DEVICES_MAX];
+	uint32_t device_count;
 
 	struct ring_side ring;
 	void *rings_map;
@@ -81,6 +83,7 @@ struct kvd {
 	uint32_t slab_max;
 	uint32_t slab_hit;   /* the last one that was found */
 	bool slab_gone_sent; /* and not answered yet */
+	bool slabs_ended;    /* kvd_close() is under way: none is mapped any more */
 
 	uint64_t requests_sent;
 	uint64_t waits;

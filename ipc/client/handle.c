@@ -84,7 +84,6 @@ static void handle_free(struct kvd *k)
 	bool mapped = k->same_process && *k->same_process;
 
 	slabs_fini(k, mapped);
-	k->slab_count = 0;
 	handle_free_leases(&k->leases);
 	handle_free_leases(&k->leases_dead);
 	for (uint32_t i = 0; i < k->format_count; i++)
@@ -146,11 +145,15 @@ static void handle_say_bye(struct kvd *k)
 	(void)request_wait(k, rq, &rep);
 }
 
+/* After BYE kvd may destroy a slab at once, which nobody must still have mapped then. */
 void kvd_close(struct kvd *k)
 {
 	if (!k)
 		return;
-	if (client_enter_ring(k) == 0)
+	if (client_enter_ring(k) == 0) {
+		slabs_fini(k, true);
+		k->slabs_ended = true;
 		handle_say_bye(k);
+	}
 	handle_free(k);
 }

@@ -104,6 +104,14 @@ static uint32_t hello_or(uint32_t value, uint32_t otherwise)
 	return value ? value : otherwise;
 }
 
+/* Whoever brings map operations answers for what they can map. */
+static uint64_t hello_features(const struct kvd_options *o)
+{
+	uint64_t gpu = KVD_FEATURE_CUDA_IPC | KVD_FEATURE_CUDA_VMM;
+
+	return KVD_FEATURE_HOST_SLABS | (o->map_ops ? gpu : 0);
+}
+
 static int hello_fill(const struct kvd_options *o, struct kvd_hello *out)
 {
 	uint32_t credits = hello_or(o->credits, HELLO_CREDITS);
@@ -113,7 +121,7 @@ static int hello_fill(const struct kvd_options *o, struct kvd_hello *out)
 		.magic = KVD_ABI_MAGIC,
 		.major = KVD_ABI_MAJOR,
 		.minor = KVD_ABI_MINOR,
-		.features = KVD_FEATURE_HOST_SLABS,
+		.features = hello_features(o),
 		.flags = o->hello_flags,
 		.credits = (uint32_t)bits_pow2_up(credits),
 		.leases_max = BITS_MIN(hello_or(o->leases_max, HELLO_LEASES), KVD_LEASES_MAX),
@@ -139,9 +147,10 @@ static int hello_refused(int32_t result, struct kvd_welcome *w, size_t bytes)
 {
 	char text[sizeof(w->message)] = "";
 
-	if (bytes >= sizeof(*w))
+	if (bytes >= KVD_WELCOME_BYTES_MIN)
 		log_safe(w->message, sizeof(w->message), text, sizeof(text));
-	if (result == -EBADMSG || (bytes >= sizeof(*w) && w->major && w->major != KVD_ABI_MAJOR))
+	if (result == -EBADMSG ||
+	    (bytes >= KVD_WELCOME_BYTES_MIN && w->major && w->major != KVD_ABI_MAJOR))
 		return error_set(-EPROTO, "kvd speaks another version: %s",
 				 text[0] ? text : "update the older side");
 	if (result >= 0)
@@ -151,8 +160,8 @@ static int hello_refused(int32_t result, struct kvd_welcome *w, size_t bytes)
 
 static bool hello_welcome_ok(const struct kvd_welcome *w, size_t bytes)
 {
-	return bytes >= sizeof(*w) && w->magic == KVD_ABI_MAGIC && w->major == KVD_ABI_MAJOR &&
-	       w->nonce != 0;
+	return bytes >= KVD_WELCOME_BYTES_MIN && w->magic == KVD_ABI_MAGIC &&
+	       w->major == KVD_ABI_MAJOR && w->nonce != 0;
 }
 
 static int hello_map(struct kvd *k, const struct kvd_welcome *w, const int *fds)
@@ -201,6 +210,27 @@ static int hello_take(struct kvd *k, const struct kvd_welcome *w, int *fds)
 	return 0;
 }
 
+/* A kvd of minor 0 says nothing of devices, and has the host. */
+static void hello_devices(struct kvd *k, const struct kvd_welcome *w, size_t bytes)
+{
+	k->device_count = 1;
+	k->devices[0] = (struct kvd_device){.kind = KVD_SLAB_HOST, .name = "host"};
+	if (bytes < sizeof(*w) || w->device_count == 0 || w->device_count > KVD_DEVICES_MAX)
+		return;
+	k->device_count = w->device_count;
+	for (uint32_t i = 0; i < w->device_count; i++) {
+		struct kvd_device *d = &k->devices[i];
+		*d = w->devices[i];
+		log_safe(w->devices[i].name, sizeof(d->name), d->name, sizeof(d->name));
+	}
+}
+
+uint32_t kvd_devices(const struct kvd *k, struct kvd_device *out, uint32_t max)
+{
+	memcpy(out, k->devices, BITS_MIN(max, k->device_count) * sizeof(*out));
+	return k->device_count;
+}
+
 static void hello_daemon_pid(struct kvd *k)
 {
 	struct ucred cred;
@@ -237,6 +267,7 @@ int hello_say(struct kvd *k, const struct kvd_options *o)
 	k->nonce = w.nonce;
 	k->group = w.group;
 	k->session = w.session;
+	hello_devices(k, &w, rep.out_bytes);
 	hello_daemon_pid(k);
 	return r;
 }

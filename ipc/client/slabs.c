@@ -37,7 +37,9 @@ static int slabs_map(void *ctx, const struct kvd_slab_wire *wire, int fd, uint64
 	const struct kvd *k = ctx;
 	void *read, *write;
 
-	if (wire->kind != KVD_SLAB_HOST || fd < 0)
+	if (wire->kind != KVD_SLAB_HOST)
+		return -EXDEV;
+	if (fd < 0)
 		return -EPROTO;
 	int r = shm_map(fd, wire->slab_bytes, 0, &read);
 	if (r < 0)
@@ -62,6 +64,11 @@ static void slabs_unmap(void *ctx, const struct kvd_slab_wire *wire, uint64_t re
 	shm_unmap((void *)(uintptr_t)write, wire->slab_bytes);
 }
 
+static void slabs_poison(void *ctx, uint64_t write, uint64_t bytes)
+{
+	memset((void *)(uintptr_t)write, SLABS_POISON, bytes);
+}
+
 static bool slabs_wanted(const char *name)
 {
 	const char *value = getenv(name);
@@ -71,18 +78,19 @@ static bool slabs_wanted(const char *name)
 
 void slabs_init(struct kvd *k, const struct kvd_map_ops *ops)
 {
+#ifndef NDEBUG
+	k->poison = slabs_wanted("KVD_POISON");
+#endif
 	if (ops) {
 		k->map_ops = *ops;
 		return;
 	}
-	k->map_ops = (struct kvd_map_ops){.map = slabs_map, .unmap = slabs_unmap, .ctx = k};
+	k->map_ops = (struct kvd_map_ops){
+		.map = slabs_map, .unmap = slabs_unmap, .ctx = k, .poison = slabs_poison};
 #ifdef KVD_SANITIZED
 	k->guard = true;
 #else
 	k->guard = slabs_wanted("KVD_GUARD");
-#endif
-#ifndef NDEBUG
-	k->poison = slabs_wanted("KVD_POISON");
 #endif
 }
 
@@ -102,6 +110,7 @@ void slabs_fini(struct kvd *k, bool mapped)
 		slabs_drop(k, k->slab_count - 1);
 	free(k->slabs);
 	k->slabs = NULL;
+	k->slab_count = k->slab_max = 0;
 }
 
 static bool slabs_holds(const struct slab *s, uint32_t page)
@@ -154,6 +163,15 @@ static int slabs_insert(struct kvd *k, const struct slab *s)
 	return 0;
 }
 
+static const char *slabs_why(const struct kvd *k, int r)
+{
+	const char *words = k->map_ops.failure ? k->map_ops.failure(k->map_ops.ctx) : NULL;
+
+	if (k->map_ops.map == slabs_map && r == -EXDEV)
+		words = "these are pages of a GPU, and this program has no map operations for it";
+	return words && words[0] ? words : strerrordesc_np(-r);
+}
+
 static int slabs_add(struct kvd *k, const struct kvd_slab_wire *wire, uint32_t page, int fd)
 {
 	struct slab s = {.wire = *wire};
@@ -167,7 +185,7 @@ static int slabs_add(struct kvd *k, const struct kvd_slab_wire *wire, uint32_t p
 	int r = k->map_ops.map(k->map_ops.ctx, wire, fd, &s.read, &s.write);
 	if (r < 0)
 		return error_set(r, "cannot map slab %u of %llu bytes: %s", wire->slab,
-				 (unsigned long long)wire->slab_bytes, strerrordesc_np(-r));
+				 (unsigned long long)wire->slab_bytes, slabs_why(k, r));
 	r = slabs_insert(k, &s);
 	if (r < 0)
 		k->map_ops.unmap(k->map_ops.ctx, wire, s.read, s.write);
@@ -182,6 +200,8 @@ static int slabs_ask(struct kvd *k, uint32_t page)
 	struct kvd_rep rep;
 	int fds[KVD_FDS_MAX];
 
+	if (k->slabs_ended)
+		return -ESHUTDOWN;
 	int r = ask_socket(k, &req, NULL, &rep, &wire, sizeof(wire), fds);
 	if (r != 0)
 		return r < 0 ? r : -EPIPE;
@@ -246,8 +266,8 @@ int slabs_open(struct kvd *k, uint32_t page, uint64_t *out_address)
 	void *at = (void *)(uintptr_t)address;
 	if (k->guard && mprotect(at, s->wire.stride_bytes, PROT_READ | PROT_WRITE) < 0)
 		return -errno;
-	if (k->poison)
-		memset(at, SLABS_POISON, s->wire.stride_bytes);
+	if (k->poison && k->map_ops.poison)
+		k->map_ops.poison(k->map_ops.ctx, address, s->wire.stride_bytes);
 	*out_address = address;
 	return 0;
 }

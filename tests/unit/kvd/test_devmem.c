@@ -16,7 +16,7 @@ static int setup(void **state)
 	char error[128];
 
 	log_level_max = LOG_ERROR;
-	return work_init(&work, 2) == 0 ? devmem_init(&devmem, "host", &work, error, sizeof(error))
+	return work_init(&work, 2) == 0 ? devmem_init(&devmem, "host", "", &work, error, sizeof(error))
 					: -1;
 }
 

@@ -46,7 +46,7 @@ static void test_defaults(void **state)
 	assert_int_equal(o.spin_us, -1);
 	assert_int_equal(o.ready_fd, -1);
 	assert_int_equal(o.socket_fd, -1);
-	assert_string_equal(o.device_memory, "host");
+	assert_string_equal(o.device_memory, "auto");
 	assert_int_equal(o.space_count, 0);
 }
 
