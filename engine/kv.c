@@ -19,7 +19,9 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "base/uuid.h"
 #include "engine/crash.h"
+#include "engine/devmap.h"
 #include "engine/private_kvd.h"
 #include <errno.h>
 #include <kvd.h>
@@ -40,6 +42,7 @@ struct kv {
 	uint32_t format;
 	bool is_private;
 	struct private_kvd child;
+	struct devmap *map; /* NULL: pages are host memory, which the library maps itself */
 	bool lost;
 	uint64_t backoff_ns;
 	uint64_t next_try_ns;
@@ -54,7 +57,7 @@ struct kv {
 /* --- connecting
  * ----------------------------------------------------------------------------------- */
 
-static int register_format(struct kv *kv, struct kvd *k, uint32_t *out_format)
+static int register_format(struct kv *kv, struct kvd *k, uint32_t device, uint32_t *out_format)
 {
 	struct kvd_format_args args = {
 		.page_tokens = kv->config.layout.page_tokens,
@@ -62,20 +65,22 @@ static int register_format(struct kv *kv, struct kvd *k, uint32_t *out_format)
 		.layout = kv->config.layout_name,
 		.description = kv->description,
 		.parts[0] = {.page_bytes = kvd_layout_page_bytes(&kv->config.layout),
-			     .align = PAGE_ALIGN},
+			     .align = PAGE_ALIGN,
+			     .device = device},
 	};
 
 	memcpy(args.identity, kv->config.identity, sizeof(args.identity));
 	return kvd_format(k, &args, out_format);
 }
 
-static int open_handle(const struct engine_config *c, int socket_fd, uint64_t timeout_ns,
-		       struct kvd **out)
+static int open_handle(const struct engine_config *c, const struct devmap *map, int socket_fd,
+		       uint64_t timeout_ns, struct kvd **out)
 {
 	struct kvd_options options = {.socket_path = c->kvd_socket,
 				      .socket_fd = socket_fd,
 				      .name = c->name,
-				      .timeout_ns = timeout_ns};
+				      .timeout_ns = timeout_ns,
+				      .map_ops = map ? devmap_ops(map) : NULL};
 
 	/* A child has one namespace, and us as its only client. */
 	if (socket_fd <= 0) {
@@ -86,28 +91,51 @@ static int open_handle(const struct engine_config *c, int socket_fd, uint64_t ti
 	return kvd_open(&options, out);
 }
 
+/* Pages must lie where the model computes. The number of kvd's device that does, or -errno. */
+static int choose_device(struct kv *kv, struct kvd *k, char *error, size_t size)
+{
+	const uint8_t *uuid = kv->config.engine->model->ops->device_uuid;
+	struct kvd_device devices[KVD_DEVICES_MAX];
+	char why[256] = "";
+	uint32_t count = kvd_devices(k, devices, KVD_DEVICES_MAX);
+	int device = devmap_choose(devices, count, uuid, why, sizeof(why));
+
+	if (device >= 0 && kv->map) {
+		int r = devmap_open(kv->map, devices[device].kind, why, sizeof(why));
+		device = r < 0 ? r : device;
+	}
+	if (device < 0)
+		snprintf(error, size, "kvd: %s", why);
+	return device;
+}
+
 /* Connects and registers the format; leaves kv as it is when that fails. */
 static int attach(struct kv *kv, uint64_t timeout_ns, struct kvd **out, uint32_t *out_format,
 		  char *error, size_t size)
 {
 	struct private_kvd child = {0};
 	struct kvd *k = NULL;
-	int fd = 0, r = 0;
+	int fd = 0, r = 0, device = 0;
 
 	if (kv->is_private)
 		r = private_kvd_start(&child, kv->config.engine, &fd, error, size);
 	if (r < 0)
 		return r;
-	r = open_handle(kv->config.engine, fd, timeout_ns, &k);
+	r = open_handle(kv->config.engine, kv->map, fd, timeout_ns, &k);
 	if (r == 0)
-		r = register_format(kv, k, out_format);
-	if (r == 0) {
+		device = choose_device(kv, k, error, size);
+	if (r == 0 && device >= 0)
+		r = register_format(kv, k, (uint32_t)device, out_format);
+	if (r == 0 && device >= 0) {
 		kv->child = child;
 		*out = k;
 		return 0;
 	}
-	snprintf(error, size, "kvd: %s%s", k ? "the KV format was refused: " : "",
-		 kvd_last_error());
+	if (device < 0)
+		r = device;
+	else
+		snprintf(error, size, "kvd: %s%s", k ? "the KV format was refused: " : "",
+			 kvd_last_error());
 	kvd_close(k);
 	private_kvd_stop(&child, CHILD_END_MS);
 	return r < 0 ? r : -EIO;
@@ -124,7 +152,7 @@ int kv_find(const struct engine_config *config, char *error, size_t size)
 
 	if (may_go_alone(config))
 		return 0;
-	int r = open_handle(config, 0, 0, &k);
+	int r = open_handle(config, NULL, 0, 0, &k);
 
 	if (r < 0)
 		snprintf(error, size, "kvd: %s", kvd_last_error());
@@ -169,8 +197,15 @@ int kv_open(const struct kv_config *config, struct kv **out, char *error, size_t
 	kv->config = *config;
 	kv->description = strdup(config->description ? config->description : "");
 	kv->config.description = kv->description;
-	int r = kv->description ? connect_first(kv, error, size) : -ENOMEM;
+	const uint8_t *uuid = config->engine->model->ops->device_uuid;
+	int r = kv->description ? 0 : -ENOMEM;
 
+	if (r == 0 && !uuid_is_zero(uuid)) {
+		kv->map = devmap_new(uuid);
+		r = kv->map ? 0 : -ENOMEM;
+	}
+	if (r == 0)
+		r = connect_first(kv, error, size);
 	if (r < 0) {
 		kv_close(kv);
 		return r;
@@ -185,6 +220,7 @@ void kv_close(struct kv *kv)
 		return;
 	CRASH_POINT("before_bye");
 	kvd_close(kv->k);
+	devmap_free(kv->map);
 	private_kvd_stop(&kv->child, CHILD_END_MS);
 	pthread_cond_destroy(&kv->cond);
 	pthread_mutex_destroy(&kv->lock);

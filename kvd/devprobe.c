@@ -86,9 +86,16 @@ static int devprobe_wanted(struct devprobe *p, const char *wanted, char *error, 
 static int devprobe_kind(struct devprobe *p, const char *kind, const char *wanted, char *error,
 			 size_t size)
 {
+	char why[256] = "";
+
 	p->count = 0;
 	p->ops = device_find(kind, error, size);
-	return p->ops ? devprobe_wanted(p, wanted, error, size) : -ENODEV;
+	if (!p->ops)
+		return -ENODEV;
+	int r = devprobe_wanted(p, wanted, why, sizeof(why));
+	if (r < 0)
+		snprintf(error, size, "device memory '%s': %s", kind, why);
+	return r;
 }
 
 static int devprobe_auto(struct devprobe *p, const char *wanted, char *error, size_t size)
@@ -96,13 +103,15 @@ static int devprobe_auto(struct devprobe *p, const char *wanted, char *error, si
 	size_t at = 0;
 	int r = -ENODEV;
 
-	for (size_t i = 0; i < ARRAY_LEN(devprobe_kinds); i++) {
-		char why[256] = "";
+	p->ops = device_host();
+	/* One module has all kinds: that it is missing is said once. */
+	for (size_t i = 0; i < ARRAY_LEN(devprobe_kinds) && p->ops; i++) {
+		char why[320] = "";
 		r = devprobe_kind(p, devprobe_kinds[i], wanted, why, sizeof(why));
 		if (r == 0)
 			return 0;
-		at += (size_t)snprintf(p->why + at, sizeof(p->why) - at, "%s%s: %s", i ? "; " : "",
-				       devprobe_kinds[i], why);
+		at += (size_t)snprintf(p->why + at, sizeof(p->why) - at, "%s%s", i ? "; " : "",
+				       why);
 		at = BITS_MIN(at, sizeof(p->why) - 1);
 	}
 	if (!wanted[0])

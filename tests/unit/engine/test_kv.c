@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "engine/kv.h"
 #include "engine/private_kvd.h"
+#include "kernels/mem/device.h"
 #include "tests/test.h"
 #include <errno.h>
 #include <kvd.h>
@@ -41,6 +42,10 @@ static struct {
 	int acquire_result;
 	struct kvd_acquire_args acquired;
 	uint32_t extend_flags;
+	struct kvd_device devices[2];
+	uint32_t device_count;
+	const struct kvd_map_ops *map_ops;
+	uint32_t format_device;
 } lib;
 
 int kvd_open(const struct kvd_options *o, struct kvd **out)
@@ -50,6 +55,7 @@ int kvd_open(const struct kvd_options *o, struct kvd **out)
 	lib.opens++;
 	lib.private_open = o->socket_fd > 0;
 	lib.last_space = o->space;
+	lib.map_ops = o->map_ops;
 	/* A private child is there at once. */
 	if (!lib.private_open && lib.open_result[i] < 0)
 		return lib.open_result[i];
@@ -76,7 +82,14 @@ const char *kvd_last_error(void)
 int kvd_format(struct kvd *k, const struct kvd_format_args *args, uint32_t *out_format)
 {
 	*out_format = 3;
+	lib.format_device = args->parts[0].device;
 	return lib.format_result;
+}
+
+uint32_t kvd_devices(const struct kvd *k, struct kvd_device *out, uint32_t max)
+{
+	memcpy(out, lib.devices, lib.device_count * sizeof(*out));
+	return lib.device_count;
 }
 
 void kvd_info(struct kvd *k, struct kvd_info *out)
@@ -177,10 +190,80 @@ int kvd_slabs_quiet(struct kvd *k)
 	return 0;
 }
 
+/* --- GPUs that the test plays: two, whose uuids are all 1 and all 2 -----------------------------
+ */
+
+static struct {
+	int opened; /* ordinal, or -1 */
+	int closed, imported, unmapped;
+	const char *missing; /* words of a module that is not there */
+} gpu;
+
+static int gpu_count(char *words, size_t size)
+{
+	return 2;
+}
+
+static int gpu_describe(uint32_t index, struct device_info *out, char *words, size_t size)
+{
+	*out = (struct device_info){.name = "toy"};
+	memset(out->uuid, (int)index + 1, sizeof(out->uuid));
+	return 0;
+}
+
+static int gpu_open(uint32_t index, struct device **out, char *words, size_t size)
+{
+	gpu.opened = (int)index;
+	*out = (struct device *)(uintptr_t)0x10;
+	return 0;
+}
+
+static void gpu_close(struct device *dev)
+{
+	gpu.closed++;
+}
+
+static const char *gpu_failure(const struct device *dev)
+{
+	return "the toy does not like it";
+}
+
+static int gpu_import(struct device *dev, const struct kvd_slab_wire *wire, int fd,
+		      struct device_view *out)
+{
+	if (wire->slab == 13)
+		return -ESTALE;
+	gpu.imported++;
+	*out = (struct device_view){.read = 0x1000, .write = 0x2000, .bytes = wire->slab_bytes};
+	return 0;
+}
+
+static void gpu_unmap(struct device *dev, struct device_view *view)
+{
+	gpu.unmapped += view->read == 0x1000 && view->write == 0x2000;
+}
+
+const struct device_ops *device_find(const char *name, char *words, size_t size)
+{
+	static struct device_ops toy = {.count = gpu_count,
+					.describe = gpu_describe,
+					.open = gpu_open,
+					.close = gpu_close,
+					.failure = gpu_failure,
+					.slab_import = gpu_import,
+					.slab_unmap = gpu_unmap};
+
+	toy.name = name;
+	snprintf(words, size, "%s", gpu.missing ? gpu.missing : "");
+	return gpu.missing ? NULL : &toy;
+}
+
 /* --- the tests -----------------------------------------------------------------------------------
  */
 
 static char program[64];
+static struct kernel_ops ops;
+static const struct model model = {.ops = &ops};
 static struct engine_config engine;
 static struct kv_config config;
 static char error[256];
@@ -194,7 +277,13 @@ static int setup(void **state)
 	dprintf(fd, "#!/bin/sh\nexec cat <&3\n");
 	fchmod(fd, 0700);
 	close(fd);
-	engine = (struct engine_config){.kvd_program = program, .kvd_space = "tenant"};
+	ops = (struct kernel_ops){.name = "toy"};
+	lib.device_count = 1;
+	lib.devices[0] = (struct kvd_device){.kind = KVD_SLAB_HOST, .name = "host"};
+	memset(&gpu, 0, sizeof(gpu));
+	gpu.opened = -1;
+	engine = (struct engine_config){
+		.model = &model, .kvd_program = program, .kvd_space = "tenant"};
 	config = (struct kv_config){.engine = &engine,
 				    .layout = {1, 1, 16, 16, 2},
 				    .layout_name = "l",
@@ -450,6 +539,64 @@ static void gives_back_what_kvd_wants(void **state)
 	kv_close(kv);
 }
 
+/* kvd on the GPUs whose uuids are all a and all b; the engine on that which is all `own`. */
+static void on_gpus(int a, int b, int own)
+{
+	lib.device_count = 2;
+	for (uint32_t i = 0; i < 2; i++) {
+		lib.devices[i] =
+			(struct kvd_device){.kind = KVD_SLAB_CUDA_IPC, .index = i, .name = "toy"};
+		memset(lib.devices[i].uuid, i ? b : a, sizeof(lib.devices[i].uuid));
+	}
+	memset(ops.device_uuid, own, sizeof(ops.device_uuid));
+}
+
+static void pages_lie_where_the_model_computes(void **state)
+{
+	struct kvd_slab_wire slab = {.kind = KVD_SLAB_CUDA_IPC, .slab_bytes = 4096};
+	uint64_t read, write;
+	struct kv *kv;
+
+	on_gpus(7, 2, 2);
+	assert_int_equal(open_kv(&kv), 0);
+	assert_int_equal(lib.format_device, 1);
+	/* The second of this process, whatever number kvd gives it. */
+	assert_int_equal(gpu.opened, 1);
+	assert_int_equal(lib.map_ops->map(lib.map_ops->ctx, &slab, -1, &read, &write), 0);
+	assert_true(read == 0x1000 && write == 0x2000);
+	lib.map_ops->unmap(lib.map_ops->ctx, &slab, read, write);
+	assert_int_equal(gpu.unmapped, 1);
+	slab.slab = 13;
+	assert_int_equal(lib.map_ops->map(lib.map_ops->ctx, &slab, -1, &read, &write), -ESTALE);
+	assert_string_equal(lib.map_ops->failure(lib.map_ops->ctx), "the toy does not like it");
+	kv_close(kv);
+	assert_int_equal(gpu.closed, 1);
+}
+
+static void pages_elsewhere_are_an_error_with_advice(void **state)
+{
+	struct kv *kv;
+
+	on_gpus(7, 8, 2);
+	assert_int_equal(open_kv(&kv), -EXDEV);
+	assert_non_null(strstr(error, "kvd's pages lie on GPU-07070707"));
+	assert_non_null(strstr(error, "CUDA_VISIBLE_DEVICES"));
+	on_gpus(7, 8, 0);
+	assert_int_equal(open_kv(&kv), -EXDEV);
+	assert_non_null(strstr(error, "this engine computes on the CPU"));
+	on_gpus(7, 8, 2);
+	lib.device_count = 1;
+	lib.devices[0] = (struct kvd_device){.kind = KVD_SLAB_HOST, .name = "host"};
+	assert_int_equal(open_kv(&kv), -EXDEV);
+	assert_non_null(strstr(error, "kvd's pages lie in host memory"));
+	on_gpus(7, 2, 2);
+	gpu.missing = "there is no module";
+	assert_int_equal(open_kv(&kv), -ENODEV);
+	assert_non_null(strstr(error, "there is no module"));
+	assert_int_equal(lib.closes, 4);
+	assert_int_equal(gpu.opened, -1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 TEST_MAIN(kv, TEST(auto_takes_the_daemon), TEST(auto_goes_alone_where_there_is_none),
@@ -457,4 +604,5 @@ TEST_MAIN(kv, TEST(auto_takes_the_daemon), TEST(auto_goes_alone_where_there_is_n
 	  TEST(a_missing_daemon_is_found_before_the_model), TEST(private_program_that_is_missing),
 	  TEST(refused_format_closes_the_connection), TEST(comes_back_after_a_death),
 	  TEST(private_child_is_started_again), TEST(wake_ends_the_sleep_of_a_lost_one),
-	  TEST(results_are_translated), TEST(cold_run_and_limits), TEST(gives_back_what_kvd_wants))
+	  TEST(results_are_translated), TEST(cold_run_and_limits), TEST(gives_back_what_kvd_wants),
+	  TEST(pages_lie_where_the_model_computes), TEST(pages_elsewhere_are_an_error_with_advice))
