@@ -7,9 +7,9 @@
  * published statistics, and `ending`; and a sequence's atomic `cancelled` flag. No lock is held
  * while a sink is called or a step runs, so a sink may submit and cancel.
  *
- * A turn of the loop: take what is new, decide (sched_tick), compute one step, publish, take kvd's
- * events. It sleeps in kv_wait() only when no row could be computed; engine_submit() and
- * engine_cancel() wake it.
+ * A turn of the loop: take what is new, decide (sched_tick), start a step, tell clients what came
+ * of the one before, publish, finish the step, take kvd's events. It sleeps in kv_wait() only when
+ * no row could be computed; engine_submit() and engine_cancel() wake it.
  */
 #include "engine/engine.h"
 #include "base/atomic.h"
@@ -119,15 +119,16 @@ static void *run(void *arg)
 
 	while (take_inbox(e)) {
 		sched_tick(&e->sched, units_now_ns());
-		publish(e); /* a step may take long, and who waits has changed */
-		int r = step_run(e->step, &e->sched);
+		enum step_result step = step_start(e->step, &e->sched);
+		/* Who has ended leaves something to decide. */
+		bool busy = step_tell(e->step, &e->sched) || step == STEP_STARTED;
 
-		if (r < 0) {
+		publish(e); /* a step may take long, and who waits has changed */
+		if (step == STEP_STARTED && step_finish(e->step, &e->sched) < 0) {
 			failure = fail(e);
 			break;
 		}
-		publish(e);
-		uint64_t sleep_ns = r == STEP_DONE ? 0 : sched_timeout_ns(&e->sched);
+		uint64_t sleep_ns = busy ? 0 : sched_timeout_ns(&e->sched);
 		uint32_t count = kv_wait(e->kv, sleep_ns, events, EVENTS_MAX);
 
 		for (uint32_t i = 0; i < count; i++)
@@ -171,7 +172,8 @@ static void init_sched(struct engine *e)
 	e->stats.context = c->context;
 	e->stats.page_tokens = c->page_tokens;
 	e->stats.sequences_max = c->sequences_max;
-	sched_init(&e->sched, &config, e->kv, e->forward, c->model->ops, &e->stats);
+	sched_init(&e->sched, &config, e->kv, e->forward, c->model->ops, &e->stats,
+		   step_words(e->step));
 }
 
 static int start(struct engine *e, const struct engine_config *config, char *error, size_t size)

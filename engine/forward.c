@@ -58,6 +58,7 @@ struct forward {
 	void *arena;
 	size_t arena_bytes;
 	void *buf[BUF_COUNT];
+	struct kernel_batch batch; /* of the step that was submitted */
 };
 
 static uint32_t qkv_width(const struct model_hparams *h)
@@ -281,19 +282,28 @@ struct kernels_ctx *forward_ctx(struct forward *f)
 	return f->ctx;
 }
 
-void forward_submit(struct forward *f, const struct kernel_batch *b)
+static void run(struct forward *f)
 {
 	struct kernel_batch given;
 
-	ASSERT(b->rows > 0 && b->rows <= f->limits.rows_max);
-	ASSERT(b->sampled_count <= f->limits.sampled_max);
-	if (f->m->ops->step_begin(f->ctx, b, &given) == KERNEL_STEP_RUN)
+	if (f->m->ops->step_begin(f->ctx, &f->batch, &given) == KERNEL_STEP_RUN)
 		operations(f, &given);
 	f->m->ops->step_end(f->ctx);
 }
 
+void forward_submit(struct forward *f, const struct kernel_batch *b)
+{
+	ASSERT(b->rows > 0 && b->rows <= f->limits.rows_max);
+	ASSERT(b->sampled_count <= f->limits.sampled_max);
+	f->batch = *b;
+	if (f->m->ops->asynchronous)
+		run(f);
+}
+
 int forward_wait(struct forward *f)
 {
+	if (!f->m->ops->asynchronous)
+		run(f);
 	return f->m->ops->step_wait(f->ctx);
 }
 

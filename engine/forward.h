@@ -39,8 +39,9 @@ const struct kvd_layout *forward_layout(const struct forward *f);
 struct kernels_ctx *forward_ctx(struct forward *f);
 
 /*
- * Starts one step; on the CPU it has ended on return. What the batch points to stays as it is until
- * forward_wait(). Without params nothing is drawn. Never allocates.
+ * Starts one step; what the batch points to stays as it is until forward_wait(). Where nothing can
+ * be had at once (the CPU) forward_wait() does the work. Without params nothing is drawn. Never
+ * allocates.
  */
 void forward_submit(struct forward *f, const struct kernel_batch *b);
 /* The step's pages, tokens and logits are there. 0, or -EIO: see forward_failure(). */

@@ -35,13 +35,15 @@
 #define PATIENCE_STEPS 4u
 
 void sched_init(struct sched *d, const struct sched_config *config, struct kv *kv,
-		struct forward *forward, const struct kernel_ops *ops, struct engine_stats *stats)
+		struct forward *forward, const struct kernel_ops *ops, struct engine_stats *stats,
+		struct tell *tell)
 {
 	*d = (struct sched){.config = *config,
 			    .kv = kv,
 			    .forward = forward,
 			    .ops = ops,
 			    .stats = stats,
+			    .tell = tell,
 			    .topup_max = TOPUP_BLOCKS_MAX,
 			    .patience_ns = config->patience_ns};
 	list_init(&d->queue);
@@ -118,6 +120,7 @@ void sched_end(struct sched *d, struct seq *s, enum engine_finish finish, int st
 {
 	struct engine_done done;
 
+	tell_flush(d->tell, s);
 	seq_describe(s, now_ns, &done);
 	done.finish = finish;
 	done.status = status;

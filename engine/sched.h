@@ -9,6 +9,7 @@
 #include <engine/forward.h>
 #include <engine/kv.h>
 #include <engine/seq.h>
+#include <engine/tell.h>
 
 struct sched_config {
 	uint32_t page_tokens;
@@ -29,6 +30,7 @@ struct sched {
 	struct forward *forward;
 	const struct kernel_ops *ops;
 	struct engine_stats *stats;
+	struct tell *tell; /* what clients still have to hear; the step's */
 
 	struct list_link queue;	 /* QUEUED, oldest first */
 	struct list_link active; /* ASKING, FOLLOWING, RUNNING, oldest first */
@@ -47,7 +49,8 @@ struct sched {
 };
 
 void sched_init(struct sched *d, const struct sched_config *config, struct kv *kv,
-		struct forward *forward, const struct kernel_ops *ops, struct engine_stats *stats);
+		struct forward *forward, const struct kernel_ops *ops, struct engine_stats *stats,
+		struct tell *tell);
 /* Ends all requests, as cancelled or with the failure's words, and gives all leases back. */
 void sched_fini(struct sched *d, const char *failure, uint64_t now_ns);
 

@@ -45,6 +45,7 @@ struct seq {
 	bool fetching;	    /* it asks for pages */
 	bool starving;	    /* its next row has no page, and the magazine is empty */
 	bool interrupted;   /* was preempted or lost its daemon; it streams already */
+	bool over;	    /* has its last token, which its client will be told soon */
 	uint32_t age_steps; /* steps since its prompt could run */
 
 	bool asking;	/* an ACQUIRE is on the way, also when ENDED */

@@ -9,7 +9,8 @@
  * that come while it could have been computed alone. Chunks end at page boundaries where they can:
  * such a page is sealed, and shared, at once.
  *
- * The order of a step: compute and sample, seal what is complete, tell the clients. What the batch
+ * The order of a step: choose, compute and sample, seal what is complete, note the tokens; clients
+ * are told of them when the next step has been started. What the batch
  * looks like changes no bit of any sequence (kernels.h), so all of this is policy only.
  */
 #include "engine/step.h"
@@ -55,6 +56,8 @@ struct step {
 	uint32_t *drawn;		     /* [sampled_max] */
 	float *logprobs;		     /* [sampled_max] */
 
+	struct tell words;
+	uint64_t from_ns;
 	double rate; /* prefill, tokens per second, smoothed */
 	uint64_t rate_sent_ns;
 };
@@ -69,7 +72,7 @@ size_t step_bytes(const struct step_limits *l)
 	const struct step *t = NULL;
 	size_t per_seq = sizeof(*t->seqs) + sizeof(*t->owner) + sizeof(*t->prompts);
 	size_t per_row = sizeof(*t->sampled_rows) + sizeof(*t->sampled) + sizeof(*t->params) +
-			 sizeof(*t->drawn) + sizeof(*t->logprobs);
+			 sizeof(*t->drawn) + sizeof(*t->logprobs) + sizeof(*t->words.word);
 
 	return sizeof(*t) + l->batch_tokens * sizeof(*t->tokens) + l->sequences_max * per_seq +
 	       step_sampled_max(l->sequences_max) * per_row;
@@ -93,8 +96,9 @@ int step_new(const struct step_limits *l, struct step **out)
 	t->params = calloc(t->sampled_max, sizeof(*t->params));
 	t->drawn = calloc(t->sampled_max, sizeof(*t->drawn));
 	t->logprobs = calloc(t->sampled_max, sizeof(*t->logprobs));
-	if (!t->tokens || !t->seqs || !t->owner || !t->prompts || !t->sampled_rows || !t->sampled ||
-	    !t->params || !t->drawn || !t->logprobs) {
+	if (tell_init(&t->words, t->sampled_max) < 0 || !t->tokens || !t->seqs || !t->owner ||
+	    !t->prompts || !t->sampled_rows || !t->sampled || !t->params || !t->drawn ||
+	    !t->logprobs) {
 		step_free(t);
 		return -ENOMEM;
 	}
@@ -106,6 +110,7 @@ void step_free(struct step *t)
 {
 	if (!t)
 		return;
+	tell_fini(&t->words);
 	free(t->tokens);
 	free(t->seqs);
 	free(t->owner);
@@ -220,7 +225,7 @@ static void choose(struct step *t, struct sched *d)
 	LIST_FOR_EACH (l, &d->active) {
 		struct seq *s = CONTAINER_OF(l, struct seq, link);
 
-		if (s->state != SEQ_RUNNING || seq_rows_ready(s, page_tokens) == 0)
+		if (s->state != SEQ_RUNNING || s->over || seq_rows_ready(s, page_tokens) == 0)
 			continue;
 		if (seq_rows_wanted(s) == 1)
 			add_rows(t, s, 1);
@@ -276,24 +281,28 @@ static void set_params(struct step *t)
 	}
 }
 
-/* Logits are read only for who asked: on a device they lie elsewhere. */
-static void deliver(struct step *t, struct sched *d, uint32_t i, uint32_t token)
+/* Logits are read only for who asked: on a device they lie elsewhere, and the next step's follow.
+ */
+static struct tell_word *note_word(struct step *t, struct sched *d, uint32_t i, uint32_t token)
 {
 	const struct sampled *w = &t->sampled[i];
-	const struct engine_submit_args *args = &w->s->args;
-	struct engine_token out = {
-		.token = token, .position = w->position, .logprob = t->logprobs[i]};
+	uint32_t top = w->s->args.logprobs;
+	struct tell_word *word = tell_add(&t->words, w->s);
+	struct engine_token *out = &word->token;
 
-	if (args->logprobs > 0 || token != t->drawn[i]) {
+	out->token = token;
+	out->position = w->position;
+	out->logprob = t->logprobs[i];
+	if (top > 0 || token != t->drawn[i]) {
 		const float *logits = forward_logits(d->forward, i);
 		float normaliser = sample_normaliser(logits, t->drawn[i], t->logprobs[i]);
 
-		out.logprob = logits[token] - normaliser;
-		if (args->logprobs > 0)
-			out.top_count = sample_top(logits, t->limits.vocab, normaliser,
-						   args->logprobs, out.top);
+		out->logprob = logits[token] - normaliser;
+		if (top > 0)
+			out->top_count =
+				sample_top(logits, t->limits.vocab, normaliser, top, out->top);
 	}
-	args->sink.token(args->sink.ctx, &out);
+	return word;
 }
 
 static void note_times(struct sched *d, struct seq *s, uint64_t now_ns)
@@ -306,7 +315,7 @@ static void note_times(struct sched *d, struct seq *s, uint64_t now_ns)
 	d->stats->generated_tokens++;
 }
 
-static void new_token(struct step *t, struct sched *d, uint32_t i, uint64_t now_ns)
+static void note_new(struct step *t, struct sched *d, uint32_t i, uint64_t now_ns)
 {
 	struct seq *s = t->sampled[i].s;
 	uint32_t token = t->drawn[i];
@@ -314,23 +323,23 @@ static void new_token(struct step *t, struct sched *d, uint32_t i, uint64_t now_
 	ASSERT(s->token_count < s->token_room);
 	s->tokens[s->token_count++] = token;
 	note_times(d, s, now_ns);
-	deliver(t, d, i, token);
-	if (ends(s, token))
-		sched_end(d, s, ENGINE_FINISH_STOP, 0, NULL, now_ns);
-	else if (s->token_count >= s->token_max)
-		sched_end(d, s, ENGINE_FINISH_LENGTH, 0, NULL, now_ns);
+	struct tell_word *word = note_word(t, d, i, token);
+	bool stop = ends(s, token);
+
+	s->over = word->ends = stop || s->token_count >= s->token_max;
+	word->finish = stop ? ENGINE_FINISH_STOP : ENGINE_FINISH_LENGTH;
 }
 
-static void hand_out(struct step *t, struct sched *d, uint64_t now_ns)
+static void note_all(struct step *t, struct sched *d, uint64_t now_ns)
 {
 	for (uint32_t i = 0; i < t->sampled_count; i++) {
 		const struct sampled *w = &t->sampled[i];
 
 		if (w->position < w->s->token_count) {
-			deliver(t, d, i, w->s->tokens[w->position]);
+			note_word(t, d, i, w->s->tokens[w->position]);
 			w->s->echoed = w->position;
 		} else {
-			new_token(t, d, i, now_ns);
+			note_new(t, d, i, now_ns);
 		}
 	}
 }
@@ -352,10 +361,9 @@ static void measure(struct step *t, struct sched *d, uint64_t from_ns, uint64_t 
 	t->rate_sent_ns = now_ns;
 }
 
-int step_run(struct step *t, struct sched *d)
+enum step_result step_start(struct step *t, struct sched *d)
 {
-	uint64_t from_ns = units_now_ns();
-
+	t->from_ns = units_now_ns();
 	choose(t, d);
 	if (t->rows == 0)
 		return STEP_IDLE;
@@ -369,7 +377,28 @@ int step_run(struct step *t, struct sched *d)
 				       .out_tokens = t->drawn,
 				       .out_logprobs = t->logprobs,
 				       .sampled_count = t->sampled_count};
-	int r = forward_step(d->forward, &b);
+
+	forward_submit(d->forward, &b);
+	return STEP_STARTED;
+}
+
+bool step_tell(struct step *t, struct sched *d)
+{
+	struct tell_word w;
+	bool told = false;
+
+	while (tell_take(&t->words, &w)) {
+		told = true;
+		w.s->args.sink.token(w.s->args.sink.ctx, &w.token);
+		if (w.ends)
+			sched_end(d, w.s, w.finish, 0, NULL, units_now_ns());
+	}
+	return told;
+}
+
+int step_finish(struct step *t, struct sched *d)
+{
+	int r = forward_wait(d->forward);
 	uint64_t now_ns = units_now_ns();
 
 	if (r < 0)
@@ -378,8 +407,13 @@ int step_run(struct step *t, struct sched *d)
 		CRASH_POINT("mid_prefill");
 	else
 		CRASH_POINT("mid_decode");
-	measure(t, d, from_ns, now_ns);
+	measure(t, d, t->from_ns, now_ns);
 	seal_all(t, d);
-	hand_out(t, d, now_ns);
-	return STEP_DONE;
+	note_all(t, d, now_ns);
+	return 0;
+}
+
+struct tell *step_words(struct step *t)
+{
+	return &t->words;
 }

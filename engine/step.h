@@ -24,11 +24,20 @@ int step_new(const struct step_limits *l, struct step **out);
 void step_free(struct step *t);
 
 enum step_result {
-	STEP_IDLE = 0, /* no sequence has a row to compute */
-	STEP_DONE,
+	STEP_IDLE, /* no sequence has a row to compute */
+	STEP_STARTED,
 };
 
-/* Runs one step over d's running sequences. STEP_*, or -EIO: the device failed for good. */
-int step_run(struct step *t, struct sched *d);
+/*
+ * Chooses the rows of a step over d's running sequences, and starts it. Until step_finish() no
+ * sequence may end, start, or lose its lease.
+ */
+enum step_result step_start(struct step *t, struct sched *d);
+/* Tells clients what came of the step before: a device computes meanwhile. false: nothing did. */
+bool step_tell(struct step *t, struct sched *d);
+/* After STEP_STARTED. 0, or -EIO: the device failed for good. */
+int step_finish(struct step *t, struct sched *d);
+/* What waits to be told; for sched_init(). */
+struct tell *step_words(struct step *t);
 
 #endif

@@ -160,6 +160,7 @@ struct kernel_ops {
 	const char *numerics_id; /* enters the format's identity */
 	const char *layout;	 /* the page layout that store and attention use */
 	uint8_t device_uuid[16]; /* whose memory operations read; zero: the host's */
+	bool asynchronous;	 /* step_end() returns before the step is complete */
 
 	/* Zeroed memory for weights and activations, 256-byte aligned. NULL: there is not so much.
 	 */

@@ -9,7 +9,8 @@
  *   stats                            counters of the engine
  *   close                            a clean end
  *
- * Prompts of one seed are prefixes of one another. Logits are seen by wrapping forward_step().
+ * Prompts of one seed are prefixes of one another. Logits are seen by wrapping forward_submit() and
+ * forward_wait().
  */
 #include "base/units.h"
 #include "engine/engine.h"
@@ -46,14 +47,24 @@ struct request {
 static XXH3_state_t *logits_state;
 static uint32_t logits_vocab;
 
-int __real_forward_step(struct forward *f, const struct kernel_batch *b);
-int __wrap_forward_step(struct forward *f, const struct kernel_batch *b);
+static uint32_t logits_rows;
 
-int __wrap_forward_step(struct forward *f, const struct kernel_batch *b)
+void __real_forward_submit(struct forward *f, const struct kernel_batch *b);
+void __wrap_forward_submit(struct forward *f, const struct kernel_batch *b);
+int __real_forward_wait(struct forward *f);
+int __wrap_forward_wait(struct forward *f);
+
+void __wrap_forward_submit(struct forward *f, const struct kernel_batch *b)
 {
-	int r = __real_forward_step(f, b);
+	logits_rows = b->sampled_count;
+	__real_forward_submit(f, b);
+}
 
-	for (uint32_t i = 0; r == 0 && i < b->sampled_count; i++)
+int __wrap_forward_wait(struct forward *f)
+{
+	int r = __real_forward_wait(f);
+
+	for (uint32_t i = 0; r == 0 && i < logits_rows; i++)
 		XXH3_64bits_update(logits_state, forward_logits(f, i),
 				   (size_t)logits_vocab * sizeof(float));
 	return r;

@@ -29,7 +29,8 @@ static void init_loop(struct world *w, const struct world_options *o)
 					   .vocab = w->toy->model.h.vocab};
 
 	assert_int_equal(step_new(&limits, &w->step), 0);
-	sched_init(&w->sched, &config, w->kv, w->forward, w->toy->model.ops, &w->stats);
+	sched_init(&w->sched, &config, w->kv, w->forward, w->toy->model.ops, &w->stats,
+		   step_words(w->step));
 }
 
 void world_init(struct world *w, const struct world_options *o)
@@ -90,6 +91,8 @@ static void on_done(void *ctx, const struct engine_done *d)
 {
 	struct client *c = ctx;
 
+	/* Whoever ended it, nothing that was drawn is kept back. */
+	assert_int_equal(d->completion_tokens, c->count);
 	c->done = *d;
 	c->done_count++;
 	c->seq = NULL;
@@ -121,12 +124,17 @@ bool world_turn(struct world *w)
 
 	w->now_ns += UNITS_NS_PER_MS;
 	sched_tick(&w->sched, w->now_ns);
-	bool ran = step_run(w->step, &w->sched);
+	bool ran = step_start(w->step, &w->sched) == STEP_STARTED;
+
+	bool told = step_tell(w->step, &w->sched);
+
+	if (ran)
+		assert_int_equal(step_finish(w->step, &w->sched), 0);
 	uint32_t count = kv_wait(w->kv, 0, events, ARRAY_LEN(events));
 
 	for (uint32_t i = 0; i < count; i++)
 		sched_event(&w->sched, &events[i], w->now_ns);
-	return ran;
+	return ran || told;
 }
 
 void world_run(struct world *w, struct client *clients, uint32_t count)
