@@ -15,20 +15,6 @@
 
 #include "tests/cudasim/exec/exec.h"
 
-#ifndef __device__
-#define __device__
-#endif
-#ifndef __host__
-#define __host__
-#endif
-#ifndef __forceinline__
-#define __forceinline__ inline __attribute__((always_inline))
-#endif
-#ifndef __align__
-#define __align__(n) __attribute__((aligned(n)))
-#endif
-#define __launch_bounds__(...)
-
 #define KV_KERNEL static void
 #define KV_DEVICE static __forceinline__ __attribute__((unused))
 #define KV_SMEM(type, name) type *const name = reinterpret_cast<type *>(sim_block.smem)
@@ -96,8 +82,8 @@ KV_DEVICE void __syncwarp(unsigned mask = 0xffffffffu, SIM_PLACE)
 }
 
 template <typename T>
-KV_DEVICE T sim_shuffle_as(unsigned mask, enum sim_shuffle_mode mode, T value, int operand, int width,
-			   sim_place place)
+KV_DEVICE T sim_shuffle_as(unsigned mask, enum sim_shuffle_mode mode, T value, int operand,
+			   int width, sim_place place)
 {
 	static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles move 4 or 8 bytes");
 	uint64_t bits = 0;
@@ -404,31 +390,6 @@ KV_DEVICE float min(float a, float b)
 KV_DEVICE float max(float a, float b)
 {
 	return fmaxf(a, b);
-}
-
-KV_DEVICE float2 make_float2(float x, float y)
-{
-	return float2{x, y};
-}
-
-KV_DEVICE float4 make_float4(float x, float y, float z, float w)
-{
-	return float4{x, y, z, w};
-}
-
-KV_DEVICE uint2 make_uint2(unsigned x, unsigned y)
-{
-	return uint2{x, y};
-}
-
-KV_DEVICE uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
-{
-	return uint4{x, y, z, w};
-}
-
-KV_DEVICE int4 make_int4(int x, int y, int z, int w)
-{
-	return int4{x, y, z, w};
 }
 
 /* The wrappers of common.cuh; what they mean is said there. */

@@ -11,11 +11,11 @@
 #ifndef CUDASIM_EXEC_EXEC_H
 #define CUDASIM_EXEC_EXEC_H
 
+#include <cuda_runtime.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tests/cudasim/include/cuda_runtime.h"
 #include "tests/cudasim/sim.h"
 
 #ifdef __cplusplus
@@ -48,8 +48,14 @@ struct sim_self {
 extern struct sim_block sim_block;
 extern const struct sim_self *sim_self;
 
+/* Launches from here on take their orders from this seed; 0: from CUDASIM_SEED again. */
+void sim_exec_seed(uint64_t seed);
+
+/* What the latest fault of any launch said; "" before the first. */
+const char *sim_fault_text(void);
+
 /*
- * Checks the launch against the limits of the stream's device and queues it; `body` runs one
+ * Checks the launch against the limits of the current device and queues it; `body` runs one
  * thread. It is owned from here on: dropped at once when the launch is refused.
  */
 cudaError_t sim_launch(const char *name, dim3 grid, dim3 block, size_t smem_bytes,
@@ -72,8 +78,8 @@ void sim_barrier_arrive(uint32_t id, uint32_t count, struct sim_place place);
 
 /* Lanes' values, as unsigned words of `bytes` (4 or 8) each. */
 enum sim_shuffle_mode { SIM_SHFL_INDEX, SIM_SHFL_UP, SIM_SHFL_DOWN, SIM_SHFL_XOR };
-uint64_t sim_shuffle(uint32_t mask, enum sim_shuffle_mode mode, uint64_t value, int operand, int width,
-		     struct sim_place place);
+uint64_t sim_shuffle(uint32_t mask, enum sim_shuffle_mode mode, uint64_t value, int operand,
+		     int width, struct sim_place place);
 enum sim_reduce {
 	SIM_REDUCE_ADD,
 	SIM_REDUCE_MIN_UNSIGNED,
