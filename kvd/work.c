@@ -131,9 +131,14 @@ static int work_join_lanes(struct work *w)
 
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	end.tv_sec += WORK_STOP_MS / 1000;
-	for (uint32_t i = 0; i < w->lane_count; i++)
-		if (pthread_clockjoin_np(w->lanes[i].thread, NULL, CLOCK_MONOTONIC, &end) != 0)
+	for (uint32_t i = 0; i < w->lane_count; i++) {
+		struct work_lane *lane = &w->lanes[i];
+		if (!lane->ended)
+			lane->ended = pthread_clockjoin_np(lane->thread, NULL, CLOCK_MONOTONIC,
+							   &end) == 0;
+		if (!lane->ended)
 			r = -ETIMEDOUT;
+	}
 	if (r == 0)
 		for (; w->lane_count; w->lane_count--)
 			pthread_cond_destroy(&w->lanes[w->lane_count - 1].more);

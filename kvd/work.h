@@ -29,7 +29,8 @@ struct work_lane {
 	struct work *work;
 	struct list_link todo;
 	pthread_cond_t more;
-	pthread_t thread; /* of lanes from 1 on */
+	pthread_t thread; /* of a lane */
+	bool ended;	  /* and it was joined */
 };
 
 struct work {
@@ -55,7 +56,8 @@ struct work_job *work_take(struct work *w);
 /*
  * Waits for the jobs that run; those that have not begun run now. Take what is ready after it.
  * 0, or -ETIMEDOUT: a lane's job does not end within WORK_STOP_MS (a driver that hangs). Its
- * thread lives on: nothing that it may touch, this struct included, can be freed.
+ * thread lives on: nothing that it may touch, this struct included, can be freed. May be called
+ * again.
  */
 int work_stop(struct work *w);
 /* After work_stop() said 0, or on what failed to start; a zeroed struct is not fine. */

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slabs by order: made, exported, destroyed, and what cannot be made comes back as a result. */
+/*
+ * Slabs by order: made, exported, destroyed, and what cannot be made comes back as a result. Memory
+ * that cannot be taken from under a map is destroyed when nobody maps it any more: here the host's,
+ * without its punch.
+ */
 #include "base/log.h"
 #include "base/units.h"
 #include "kvd/devmem.h"
@@ -16,8 +20,9 @@ static int setup(void **state)
 	char error[128];
 
 	log_level_max = LOG_ERROR;
-	return work_init(&work, 2) == 0 ? devmem_init(&devmem, "host", "", &work, error, sizeof(error))
-					: -1;
+	return work_init(&work, 2) == 0
+		       ? devmem_init(&devmem, "host", "", &work, error, sizeof(error))
+		       : -1;
 }
 
 static int teardown(void **state)
@@ -97,6 +102,109 @@ static void test_unknown_slab(void **state)
 	assert_int_equal(devmem_export(&devmem, &wire, &fd), -ENOENT);
 }
 
+static bool idle(void)
+{
+	struct pollfd p = {.fd = work.fd, .events = POLLIN};
+
+	return poll(&p, 1, 50) == 0;
+}
+
+static struct devmem_result take(void)
+{
+	struct pollfd p = {.fd = work.fd, .events = POLLIN};
+
+	assert_int_equal(poll(&p, 1, 30000), 1);
+	struct work_job *job = work_take(&work);
+	assert_non_null(job);
+	return devmem_done(&devmem, job);
+}
+
+/* What makes the last importer leave: its word, a clean end, or death. */
+enum leaving { SAYS_GONE, SAYS_BYE, DIES, DIES_LATER };
+
+static void leave(enum leaving how)
+{
+	if (how == SAYS_GONE)
+		devmem_unmapped(&devmem, 9, 4);
+	if (how == SAYS_BYE)
+		devmem_session_end(&devmem, 4, true);
+	if (how == DIES_LATER)
+		devmem_session_end(&devmem, 4, false);
+	if (how == DIES || how == DIES_LATER)
+		devmem_process_end(&devmem, 77);
+}
+
+static void test_destroyed_when_nobody_maps_it(void **state)
+{
+	static struct device_ops no_punch;
+	struct core_order make = order_of(CORE_ORDER_SLAB_MAKE, 9);
+	struct core_order destroy = order_of(CORE_ORDER_SLAB_DESTROY, 9);
+	struct kvd_slab_wire wire = {.slab = 9};
+	int fd;
+
+	no_punch = *device_host();
+	no_punch.slab_punch = NULL;
+	devmem.ops = &no_punch;
+	for (enum leaving how = SAYS_GONE; how <= DIES_LATER; how++) {
+		assert_int_equal(carry_out(&make).result, 0);
+		assert_int_equal(devmem_imported(&devmem, 9, 3, 66), 0);
+		assert_int_equal(devmem_imported(&devmem, 9, 3, 66), 0);
+		assert_int_equal(devmem_imported(&devmem, 9, 4, 77), 0);
+		destroy.forced = how == DIES;
+		devmem_order(&devmem, &destroy);
+		devmem_session_end(&devmem, 3, true);
+		devmem_session_end(&devmem, 5, true);
+		devmem_process_end(&devmem, 66);
+		assert_true(idle());
+		assert_int_equal(devmem_export(&devmem, &wire, &fd), -ENOENT);
+		leave(how);
+		assert_int_equal(take().kind, CORE_ORDER_SLAB_DESTROY);
+	}
+}
+
+/* The number of a broken session means another afterwards; its process still has the map. */
+static void test_a_number_used_again(void **state)
+{
+	static struct device_ops no_punch;
+	struct core_order make = order_of(CORE_ORDER_SLAB_MAKE, 9);
+	struct core_order destroy = order_of(CORE_ORDER_SLAB_DESTROY, 9);
+
+	no_punch = *device_host();
+	no_punch.slab_punch = NULL;
+	devmem.ops = &no_punch;
+	assert_int_equal(carry_out(&make).result, 0);
+	assert_int_equal(devmem_imported(&devmem, 9, 4, 77), 0);
+	devmem_session_end(&devmem, 4, false);
+	assert_int_equal(devmem_imported(&devmem, 9, 4, 88), 0);
+	devmem_order(&devmem, &destroy);
+	devmem_unmapped(&devmem, 9, 4);
+	assert_true(idle());
+	devmem_process_end(&devmem, 77);
+	assert_int_equal(take().result, 0);
+}
+
+static void test_host_needs_no_importers(void **state)
+{
+	struct core_order make = order_of(CORE_ORDER_SLAB_MAKE, 9);
+	struct core_order destroy = order_of(CORE_ORDER_SLAB_DESTROY, 9);
+
+	assert_int_equal(carry_out(&make).result, 0);
+	assert_int_equal(devmem_imported(&devmem, 9, 4, 77), 0);
+	destroy.forced = 1;
+	assert_int_equal(carry_out(&destroy).result, 0);
+}
+
+static void test_list(void **state)
+{
+	struct kvd_device list[KVD_DEVICES_MAX];
+
+	assert_int_equal(devmem_list(&devmem, list), 1);
+	assert_int_equal(list[0].kind, KVD_SLAB_HOST);
+	assert_int_equal(list[0].index, 0);
+	assert_string_equal(list[0].name, "host");
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 TEST_MAIN(devmem, TEST(test_make_export_destroy), TEST(test_what_cannot_be_made),
-	  TEST(test_unknown_slab))
+	  TEST(test_unknown_slab), TEST(test_destroyed_when_nobody_maps_it),
+	  TEST(test_a_number_used_again), TEST(test_host_needs_no_importers), TEST(test_list))
