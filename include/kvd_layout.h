@@ -17,6 +17,11 @@
  *     first zeroes V of the whole group, or writes the whole group at once: a reader may multiply
  *     the missing tokens of a group by 0, and must not meet a NaN.
  *   Rule 2: K of missing tokens holds anything; a reader masks their scores.
+ *
+ * "cuda.bf16.token": for GPUs, whose copies and matrix loads take whole rows.
+ *   K and V of one head: [page_tokens][head_dim]: token after token.
+ *   head_dim is a multiple of 8, so that a token's row is a whole number of 16 bytes.
+ *   Missing tokens hold anything, in K and in V: a reader takes zeros in their place.
  */
 #ifndef KVD_LAYOUT_H
 #define KVD_LAYOUT_H
@@ -26,6 +31,7 @@
 
 #define KVD_LAYOUT_CPU_BF16 "cpu.bf16.k16v2"
 #define KVD_LAYOUT_V_GROUP 32u
+#define KVD_LAYOUT_CUDA_BF16 "cuda.bf16.token"
 
 struct kvd_layout {
 	uint32_t layers;
@@ -67,6 +73,12 @@ static inline uint64_t kvd_layout_k16_index(const struct kvd_layout *l, uint32_t
 static inline uint64_t kvd_layout_v2_index(const struct kvd_layout *l, uint32_t t, uint32_t d)
 {
 	return ((uint64_t)(t / 2) * l->head_dim + d) * 2 + t % 2;
+}
+
+/* "cuda.bf16.token": index, in elements from the head's start, of dimension d of token t. */
+static inline uint64_t kvd_layout_token_index(const struct kvd_layout *l, uint32_t t, uint32_t d)
+{
+	return (uint64_t)t * l->head_dim + d;
 }
 
 #endif
