@@ -19,6 +19,10 @@
 #define VOCAB_STEP 32u
 #define KEYS 21u
 
+/* GGUF's numbers of element types. */
+#define TYPE_F32 0u
+#define TYPE_BF16 30u
+
 /* In GPT-2's spelling. Later ones build on earlier ones. */
 static const char *const merges[] = {
 	"Ġ t",	"h e",	 "Ġ a", "i n",	"r e", "o n",  "Ġt he", "e r",	  "Ġ s",  "a t",  "Ġ w",
@@ -54,7 +58,22 @@ struct tiny_options tiny_defaults(uint64_t seed)
 				     .heads = 4,
 				     .kv_heads = 2,
 				     .head_dim = 32,
-				     .context = 1024};
+				     .context = 1024,
+				     .vocab = tiny_vocab()};
+}
+
+struct tiny_options tiny_smollm2(uint64_t seed)
+{
+	return (struct tiny_options){.seed = seed,
+				     .layers = 30,
+				     .hidden = 576,
+				     .ffn = 1536,
+				     .heads = 9,
+				     .kv_heads = 3,
+				     .head_dim = 64,
+				     .context = 8192,
+				     .vocab = 49152,
+				     .bf16 = true};
 }
 
 /* Writes the character that stands for a byte, as vocab.c reads it; returns its length. */
@@ -97,14 +116,15 @@ static void write_token(struct gguf_writer *w, uint32_t id)
 		strcpy(text + left, pair + left + 1);
 		gguf_writer_text(w, text, strlen(text));
 	} else {
-		int bytes = snprintf(text, sizeof(text), "<|reserved_%u|>", id);
+		const char *form = id < tiny_vocab() ? "<|reserved_%u|>" : "Ġw%u";
+		int bytes = snprintf(text, sizeof(text), form, id);
+
 		gguf_writer_text(w, text, (size_t)bytes);
 	}
 }
 
-static void write_tokenizer(struct gguf_writer *w)
+static void write_tokenizer(struct gguf_writer *w, uint32_t vocab)
 {
-	uint32_t vocab = tiny_vocab();
 	uint32_t text_end = TINY_BYTE0 + 256 + (uint32_t)ARRAY_LEN(merges);
 
 	gguf_writer_string(w, "tokenizer.ggml.model", "gpt2");
@@ -114,7 +134,8 @@ static void write_tokenizer(struct gguf_writer *w)
 		write_token(w, id);
 	gguf_writer_array(w, "tokenizer.ggml.token_type", GGUF_I32, vocab);
 	for (uint32_t id = 0; id < vocab; id++)
-		gguf_writer_uint(w, id < CONTROLS || id >= text_end ? 3 : 1, 4);
+		gguf_writer_uint(w, id < CONTROLS || (id >= text_end && id < tiny_vocab()) ? 3 : 1,
+				 4);
 	gguf_writer_array(w, "tokenizer.ggml.merges", GGUF_STRING, ARRAY_LEN(merges));
 	for (size_t i = 0; i < ARRAY_LEN(merges); i++)
 		gguf_writer_text(w, merges[i], strlen(merges[i]));
@@ -138,7 +159,7 @@ static void write_keys(struct gguf_writer *w, const struct tiny_options *o)
 	gguf_writer_u32(w, "llama.attention.key_length", o->head_dim);
 	gguf_writer_u32(w, "llama.attention.value_length", o->head_dim);
 	gguf_writer_f32(w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
-	write_tokenizer(w);
+	write_tokenizer(w, o->vocab);
 }
 
 static void add(struct tensor *list, uint32_t *count, const char *name, uint32_t k, uint32_t n)
@@ -155,7 +176,7 @@ static uint32_t list_tensors(const struct tiny_options *o, struct tensor *list)
 {
 	uint32_t q = o->heads * o->head_dim, kv = o->kv_heads * o->head_dim, count = 0;
 
-	add(list, &count, "token_embd", o->hidden, tiny_vocab());
+	add(list, &count, "token_embd", o->hidden, o->vocab);
 	list[0].spread *= 3;
 	for (uint32_t i = 0; i < o->layers; i++) {
 		const struct {
@@ -176,7 +197,7 @@ static uint32_t list_tensors(const struct tiny_options *o, struct tensor *list)
 	}
 	add(list, &count, "output_norm", o->hidden, 0);
 	if (o->untied)
-		add(list, &count, "output", o->hidden, tiny_vocab());
+		add(list, &count, "output", o->hidden, o->vocab);
 	return count;
 }
 
@@ -188,6 +209,22 @@ static float uniform(uint64_t *state)
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
 	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
 	return (float)(int32_t)(z >> 32) * 0x1p-31f;
+}
+
+static void write_values(struct gguf_writer *w, const struct tensor *t, bool bf16, uint64_t *random)
+{
+	gguf_writer_align(w, 32);
+	for (uint64_t j = 0; j < (uint64_t)t->k * (t->n ? t->n : 1); j++) {
+		float v = uniform(random) * t->spread + (t->n ? 0.0f : 1.0f);
+		uint32_t bits;
+
+		memcpy(&bits, &v, sizeof(bits));
+		bits >>= 16;
+		if (bf16 && t->n)
+			gguf_writer_bytes(w, &bits, 2);
+		else
+			gguf_writer_bytes(w, &v, sizeof(v));
+	}
 }
 
 uint8_t *tiny_build(const struct tiny_options *o, size_t *out_bytes)
@@ -202,17 +239,14 @@ uint8_t *tiny_build(const struct tiny_options *o, size_t *out_bytes)
 	write_keys(&w, o);
 	for (uint32_t i = 0; i < count; i++) {
 		const struct tensor *t = &list[i];
+		bool bf16 = o->bf16 && t->n;
 
-		gguf_writer_tensor(&w, t->name, 0, t->k, t->n, offset);
-		offset = bits_align_up(offset + 4ull * t->k * (t->n ? t->n : 1), 32);
+		gguf_writer_tensor(&w, t->name, bf16 ? TYPE_BF16 : TYPE_F32, t->k, t->n, offset);
+		offset =
+			bits_align_up(offset + (bf16 ? 2ull : 4ull) * t->k * (t->n ? t->n : 1), 32);
 	}
-	for (uint32_t i = 0; i < count; i++) {
-		gguf_writer_align(&w, 32);
-		for (uint64_t j = 0; j < (uint64_t)list[i].k * (list[i].n ? list[i].n : 1); j++) {
-			float v = uniform(&random) * list[i].spread + (list[i].n ? 0.0f : 1.0f);
-			gguf_writer_bytes(&w, &v, sizeof(v));
-		}
-	}
+	for (uint32_t i = 0; i < count; i++)
+		write_values(&w, &list[i], o->bf16, &random);
 	free(list);
 	*out_bytes = w.bytes;
 	return w.data;

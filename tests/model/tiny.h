@@ -25,11 +25,15 @@ struct tiny_options {
 	uint32_t kv_heads;
 	uint32_t head_dim;
 	uint32_t context;
+	uint32_t vocab; /* a multiple of 32; beyond tiny_vocab() words that no merge makes */
 	bool untied;
+	bool bf16; /* matrices; else f32 */
 };
 
 /* 2 layers, hidden 64, 4 heads of 32 over 2 kv heads, ffn 128, context 1024, tied. */
 struct tiny_options tiny_defaults(uint64_t seed);
+/* The shape of SmolLM2-135M, for work of a real size where no real model can be had. */
+struct tiny_options tiny_smollm2(uint64_t seed);
 /* Returns the file, which the caller frees. */
 uint8_t *tiny_build(const struct tiny_options *o, size_t *out_bytes);
 /* 0 or -errno. */
