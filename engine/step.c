@@ -23,11 +23,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Rows of one prompt and step whose log probabilities can be asked for. */
 #define ECHO_ROWS 32u
 /* Prompt rows in a step that make its duration a measure of prefill speed. */
 #define RATE_ROWS_MIN 64u
+#define FIRST_TOKEN_PAUSE_NS (100 * UNITS_NS_PER_US)
 #define RATE_PERIOD_NS (5 * UNITS_NS_PER_S)
 
 /* A row whose logits are wanted. */
@@ -382,17 +384,32 @@ enum step_result step_start(struct step *t, struct sched *d)
 	return STEP_STARTED;
 }
 
+/*
+ * A first token's way to its client leads through threads that have slept. On a host whose cores
+ * all compute, they would wait for the end of the next step.
+ */
+static void let_others_run(const struct sched *d)
+{
+	const struct timespec pause = {.tv_nsec = FIRST_TOKEN_PAUSE_NS};
+
+	if (!d->ops->asynchronous)
+		nanosleep(&pause, NULL);
+}
+
 bool step_tell(struct step *t, struct sched *d)
 {
 	struct tell_word w;
-	bool told = false;
+	bool told = false, first = false;
 
 	while (tell_take(&t->words, &w)) {
 		told = true;
+		first |= w.token.position == w.s->prompt_count;
 		w.s->args.sink.token(w.s->args.sink.ctx, &w.token);
 		if (w.ends)
 			sched_end(d, w.s, w.finish, 0, NULL, units_now_ns());
 	}
+	if (first)
+		let_others_run(d);
 	return told;
 }
 
