@@ -23,7 +23,7 @@ KILL_AFTER = 30      # tokens of both streams
 GONE_SECONDS = 5
 QUESTIONS = ("How long does a Heron take from signature to delivery in April?",
              "Can I bring my dog in the Ox, and what does the rain cover cost?",
-             "My frame has a crack. What should I do?")
+             "My frame has a crack. What should I do now, and who pays it?")
 
 
 def say(text=""):
