@@ -212,7 +212,12 @@ static int parse_file(struct settings *s, const char *path, char *error, size_t 
 	}
 	for (unsigned number = 1; r == 0 && fgets(line, sizeof(line), f); number++) {
 		snprintf(where, sizeof(where), "%s:%u", path, number);
-		r = parse_line(s, line, where, error, size);
+		if (!strchr(line, '\n') && !feof(f)) {
+			snprintf(error, size, "%s: the line is too long", where);
+			r = -EINVAL;
+		} else {
+			r = parse_line(s, line, where, error, size);
+		}
 	}
 	fclose(f);
 	return r;

@@ -121,6 +121,20 @@ static void help_speaks_of_every_option(void **state)
 	free(roff);
 }
 
-TEST_MAIN(settings, cmocka_unit_test(takes_every_kind), cmocka_unit_test(mistakes_are_named),
-	  cmocka_unit_test(command_line_wins_over_the_file),
+/* The end of a long comment is no option. */
+static void long_lines_are_refused(void **state)
+{
+	char text[1100];
+
+	memset(text, '#', sizeof(text));
+	strcpy(text + 1023, "port = 1\n");
+	const char *path = write_file(text);
+
+	assert_int_equal(PARSE(A("--config"), A(path)), -EINVAL);
+	assert_non_null(strstr(error, ":1: the line is too long"));
+	unlink(path);
+}
+
+TEST_MAIN(settings, cmocka_unit_test(long_lines_are_refused), cmocka_unit_test(takes_every_kind),
+	  cmocka_unit_test(mistakes_are_named), cmocka_unit_test(command_line_wins_over_the_file),
 	  cmocka_unit_test(files_name_their_line), cmocka_unit_test(help_speaks_of_every_option))
