@@ -11,6 +11,9 @@
  *   fork NAME NEW          release NAME [tail]                topup BLOCKS    wait NAME TOKENS
  *   random SEED STEPS      why TEXT      stat                 close           exit
  *   patience MS [DAWDLE_US]  gone         pump MS             return
+ *
+ * With PRF_GPU=N it is an engine on GPU N of this process. What went wrong at start is its first
+ * and only line.
  */
 #include "base/units.h"
 #include "tests/e2e/prf_lease.h"
@@ -268,6 +271,17 @@ static void obey_all(void)
 	}
 }
 
+static char why[256];
+
+static int open_gpu(void)
+{
+	const char *gpu = getenv("PRF_GPU");
+
+	return gpu ? prf_gpu_new((uint32_t)strtoul(gpu, NULL, 10), client.page.bytes, &client.gpu,
+				 why, sizeof(why))
+		   : 0;
+}
+
 static int open_kvd(char **argv)
 {
 	struct kvd_options o = {.socket_path = argv[1],
@@ -282,12 +296,23 @@ static int open_kvd(char **argv)
 	client.page = (struct prf_page){(uint32_t)strtoul(argv[4], NULL, 10),
 					(uint32_t)strtoul(argv[5], NULL, 10)};
 	client.patience_ms = 5000;
+	int r = open_gpu();
+	if (r < 0)
+		return r;
+	o.map_ops = prf_gpu_map_ops(client.gpu);
 	snprintf((char *)f.identity, sizeof(f.identity), "p%u.%u", client.page.tokens,
 		 client.page.bytes);
 	f.page_tokens = client.page.tokens;
 	f.parts[0] = (struct kvd_part_wire){.page_bytes = client.page.bytes, .align = 64};
-	int r = kvd_open(&o, &client.k);
-	return r ? r : kvd_format(client.k, &f, &client.format);
+	r = kvd_open(&o, &client.k);
+	if (r != 0)
+		return r;
+	int device = prf_gpu_device(client.gpu, client.k, why, sizeof(why));
+	if (device < 0)
+		return device;
+	/* A number that kvd does not have, for a test of just that. */
+	f.parts[0].device = getenv("PRF_DEVICE") ? 77 : (uint32_t)device;
+	return kvd_format(client.k, &f, &client.format);
 }
 
 int main(int argc, char **argv)
@@ -301,7 +326,7 @@ int main(int argc, char **argv)
 	}
 	int r = open_kvd(argv);
 	if (r != 0) {
-		printf("%s %s\n", kvd_strresult(r), kvd_last_error());
+		printf("%s %s\n", kvd_strresult(r), why[0] ? why : kvd_last_error());
 		return 1;
 	}
 	kvd_info(client.k, &info);
@@ -309,5 +334,6 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	obey_all();
 	kvd_close(client.k);
+	prf_gpu_free(client.gpu);
 	return 0;
 }

@@ -131,23 +131,23 @@ int prf_extend(struct prf_client *c, struct prf_lease *l, uint32_t flags)
 }
 
 /* The page of a block, fetched by EXTEND if its handle has not come yet. */
-static void *prf_page_of(struct prf_client *c, struct prf_lease *l, uint32_t block)
+static uint64_t prf_page_of(struct prf_client *c, struct prf_lease *l, uint32_t block)
 {
 	for (int attempt = 0; attempt < 2; attempt++) {
 		uint32_t count;
 		const uint64_t *pages = kvd_lease_pages(l->lease, 0, &count);
 		if (block < count && pages[block])
-			return (void *)(uintptr_t)pages[block];
+			return pages[block];
 		uint32_t next = l->next;
 		if (attempt == 0 && prf_extend(c, l, 0) != 0)
-			return NULL;
+			return 0;
 		l->next = next;
 	}
-	return NULL;
+	return 0;
 }
 
 /* The kept tail of a sequence like ours saves the first tokens of the first block. */
-static void prf_take_tail(struct prf_client *c, struct prf_lease *l, void *page)
+static void prf_take_tail(struct prf_client *c, struct prf_lease *l, uint64_t page)
 {
 	struct kvd_lease_info info;
 	uint64_t tail = kvd_lease_tail(l->lease, 0);
@@ -155,7 +155,7 @@ static void prf_take_tail(struct prf_client *c, struct prf_lease *l, void *page)
 	kvd_lease_info(l->lease, &info);
 	if (!tail || l->next != info.build_from)
 		return;
-	memcpy(page, (const void *)(uintptr_t)tail, c->page.bytes);
+	prf_gpu_copy(c->gpu, page, tail, c->page.bytes);
 	l->next += info.tail_tokens;
 }
 
@@ -177,13 +177,13 @@ static int prf_seal(struct prf_client *c, struct prf_lease *l, uint32_t block)
 static int prf_block(struct prf_client *c, struct prf_lease *l, uint32_t end)
 {
 	uint32_t block = l->next / c->page.tokens;
-	void *page = prf_page_of(c, l, block);
+	uint64_t page = prf_page_of(c, l, block);
 
 	if (!page)
 		return c->gone ? KVD_GONE : -ENODATA;
 	prf_take_tail(c, l, page);
 	if (l->next < end)
-		prf_write(&l->seq, c->page, l->next, end, page);
+		prf_gpu_write(c->gpu, &l->seq, c->page, l->next, end, page);
 	l->next = end;
 	return end % c->page.tokens == 0 ? prf_seal(c, l, block) : 0;
 }
@@ -317,10 +317,10 @@ uint32_t prf_verify(struct prf_client *c, struct prf_lease *l, uint32_t *out_wro
 	uint32_t end = info.ready_tokens >= info.build_from ? l->next : info.ready_tokens;
 	for (uint32_t t = 0; t < end; t += c->page.tokens) {
 		uint32_t block_end = t + c->page.tokens < end ? t + c->page.tokens : end;
-		const void *page = prf_page_of(c, l, t / c->page.tokens);
+		uint64_t page = prf_page_of(c, l, t / c->page.tokens);
 		if (!page)
 			break;
-		*out_wrong += prf_wrong(&l->seq, c->page, t, block_end, page);
+		*out_wrong += prf_gpu_wrong(c->gpu, &l->seq, c->page, t, block_end, page);
 		seen += block_end - t;
 	}
 	(void)kvd_lease_pages(l->lease, 0, &count);

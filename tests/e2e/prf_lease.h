@@ -4,6 +4,7 @@
 #define TESTS_E2E_PRF_LEASE_H
 
 #include "tests/e2e/prf.h"
+#include "tests/e2e/prf_gpu.h"
 #include <kvd.h>
 #include <stdbool.h>
 
@@ -23,6 +24,7 @@ struct prf_client {
 	struct kvd *k;
 	uint32_t format;
 	struct prf_page page;
+	struct prf_gpu *gpu; /* NULL: pages are host memory */
 	struct prf_lease leases[PRF_LEASES_MAX];
 	bool gone;
 	uint32_t patience_ms; /* before TAKE */
