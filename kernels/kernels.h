@@ -121,11 +121,13 @@ struct kernels_limits {
 	uint32_t k_max;	   /* largest GEMM depth */
 	uint32_t n_max;	   /* largest GEMM width of a layer: gate and up together */
 	uint32_t heads_max;
+	uint32_t kv_heads;
 	uint32_t head_dim_max;
 	uint32_t vocab;
 	uint32_t sampled_max;	/* rows with logits in one step */
 	uint32_t sequences_max; /* in one step */
 	uint32_t pages_max;	/* of one sequence */
+	uint32_t page_tokens;
 	uint64_t page_bytes;
 	bool graphs; /* record steps and replay them, where the device can */
 };
