@@ -6,6 +6,9 @@
  * token must be the same wherever the reference is not close to a tie: on the processors that the
  * limit of 0.1 was met on. The other tables round in other orders and may differ at a few
  * positions, as bf16 does anywhere (README.md has what torch gives); how many is limited too.
+ *
+ * KVD_DEVICE chooses the kernels (kernels_open()); KVD_GOLDEN_SEQUENCES takes only the first few
+ * sequences, for a device that is slow.
  */
 #include "engine/forward.h"
 #include "engine/model/gguf.h"
@@ -138,25 +141,30 @@ static void compare(struct world *w, const float *logits)
 	t->margin_max = BITS_MAX(t->margin_max, margin);
 }
 
-static uint64_t *pages_new(const struct kvd_layout *l, uint32_t count)
+struct pages {
+	uint64_t *address; /* [count] */
+	void *memory;	   /* of the kernels' device */
+	size_t bytes;
+};
+
+static struct pages pages_new(const struct world *w, uint32_t count)
 {
-	uint64_t *pages = calloc(count, sizeof(*pages));
+	const struct kernel_ops *ops = w->model->ops;
+	uint64_t stride = bits_align_up(kvd_layout_page_bytes(forward_layout(w->forward)), 4096);
+	struct pages p = {.address = calloc(count, sizeof(*p.address)), .bytes = count * stride};
 
-	assert_non_null(pages);
-	for (uint32_t i = 0; i < count; i++) {
-		void *page = aligned_alloc(4096, bits_align_up(kvd_layout_page_bytes(l), 4096));
-
-		assert_non_null(page);
-		pages[i] = (uint64_t)(uintptr_t)page;
-	}
-	return pages;
+	p.memory = ops->memory_new(ops, p.bytes);
+	assert_non_null(p.address);
+	assert_non_null(p.memory);
+	for (uint32_t i = 0; i < count; i++)
+		p.address[i] = (uint64_t)(uintptr_t)p.memory + i * stride;
+	return p;
 }
 
-static void pages_free(uint64_t *pages, uint32_t count)
+static void pages_free(const struct world *w, struct pages *p)
 {
-	for (uint32_t i = 0; i < count; i++)
-		free((void *)(uintptr_t)pages[i]);
-	free(pages);
+	w->model->ops->memory_free(w->model->ops, p->memory, p->bytes);
+	free(p->address);
 }
 
 /* One sequence, chunk by chunk, as a prefill; all rows are sampled. */
@@ -167,7 +175,7 @@ static void run_sequence(struct world *w)
 	uint32_t rows[CHUNK];
 	uint32_t *tokens = calloc(count, sizeof(*tokens));
 	uint32_t page_count = (uint32_t)bits_div_ceil(count, PAGE_TOKENS);
-	uint64_t *pages = pages_new(forward_layout(w->forward), page_count);
+	struct pages pages = pages_new(w, page_count);
 
 	assert_non_null(tokens);
 	for (uint32_t i = 0; i < count; i++)
@@ -178,7 +186,7 @@ static void run_sequence(struct world *w)
 	uint32_t next = left ? bytes_u32(&r->in) : UINT32_MAX;
 	for (uint32_t pos = 0; pos < count; pos += CHUNK) {
 		uint32_t n = BITS_MIN(CHUNK, count - pos);
-		struct kernel_seq seq = {.rows = n, .pos0 = pos, .pages = pages};
+		struct kernel_seq seq = {.rows = n, .pos0 = pos, .pages = pages.address};
 		const struct kernel_batch batch = {.tokens = tokens + pos,
 						   .rows = n,
 						   .seqs = &seq,
@@ -195,7 +203,7 @@ static void run_sequence(struct world *w)
 	}
 	assert_false(r->in.failed);
 	assert_int_equal(left, 0);
-	pages_free(pages, page_count);
+	pages_free(w, &pages);
 	free(tokens);
 }
 
@@ -210,7 +218,10 @@ static void open_world(struct world *w)
 	struct gguf *g;
 
 	assert_int_equal(gguf_open(real_model_or_skip(), &g, error, sizeof(error)), 0);
-	if (model_load(g, kernels_cpu(getenv("KVD_ISA")), NULL, NULL, &w->model, error))
+	const char *device = getenv("KVD_DEVICE");
+	const struct kernel_ops *ops = kernels_open(device ? device : "cpu", error, sizeof(error));
+
+	if (!ops || model_load(g, ops, NULL, NULL, &w->model, error))
 		fail_msg("%s", error);
 	gguf_close(g);
 	assert_int_equal(forward_new(w->model, &limits, &w->forward), 0);
@@ -234,12 +245,12 @@ static int ascending(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-static void report_and_judge(struct totals *t, const char *kernels)
+static void report_and_judge(struct totals *t, uint32_t positions_min, const char *kernels)
 {
 	bool strict = strcmp(kernels, STRICT_KERNELS) == 0;
 	double sum = 0;
 
-	assert_in_range(t->positions, 2000, POSITIONS_MAX);
+	assert_in_range(t->positions, positions_min, POSITIONS_MAX);
 	qsort(t->kl, t->positions, sizeof(t->kl[0]), ascending);
 	for (uint32_t i = 0; i < t->positions; i++)
 		sum += t->kl[i];
@@ -250,7 +261,9 @@ static void report_and_judge(struct totals *t, const char *kernels)
 	       t->kl[t->positions - 1], 100.0 * t->top_same / t->positions, (double)t->margin_max,
 	       (double)MARGIN_MIN, t->top_wrong);
 	assert_true(mean <= MEAN_KL_MAX);
-	assert_true(t->top_wrong <= (strict ? 0 : t->positions * WRONG_PERMILLE_MAX / 1000));
+	uint32_t wrong_max = BITS_MAX(t->positions * WRONG_PERMILLE_MAX / 1000, 1);
+
+	assert_true(t->top_wrong <= (strict ? 0 : wrong_max));
 	assert_true(t->margin_max <= MARGIN_NEVER);
 }
 
@@ -266,10 +279,15 @@ static void logits_are_close_to_float32(void **state)
 	fclose(f);
 	open_world(&w);
 	printf("kernels: %s\n", w.model->ops->name);
-	for (uint32_t i = 0; i < w.ref.sequences; i++)
+	const char *few = getenv("KVD_GOLDEN_SEQUENCES");
+	uint32_t sequences = few ? (uint32_t)atoi(few) : w.ref.sequences;
+
+	assert_in_range(sequences, 1, w.ref.sequences);
+	for (uint32_t i = 0; i < sequences; i++)
 		run_sequence(&w);
-	assert_int_equal(bytes_left(&w.ref.in), 0);
-	report_and_judge(&w.totals, w.model->ops->name);
+	if (!few)
+		assert_int_equal(bytes_left(&w.ref.in), 0);
+	report_and_judge(&w.totals, few ? 250 * sequences : 2000, w.model->ops->name);
 	forward_free(w.forward);
 	model_free(w.model);
 	free(w.is_top);
