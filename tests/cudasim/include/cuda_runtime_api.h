@@ -105,6 +105,8 @@ typedef void (*cudaHostFn_t)(void *arg);
 #define cudaDeviceScheduleBlockingSync 0x04
 #define cudaDeviceMapHost 0x08
 #define CUDA_IPC_HANDLE_SIZE 64
+#define cudaCpuDeviceId ((int)-1)
+#define cudaInvalidDeviceId ((int)-2)
 
 enum cudaMemcpyKind {
 	cudaMemcpyHostToHost = 0,
@@ -279,7 +281,6 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int dev
 cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device);
 cudaError_t cudaDeviceCanAccessPeer(int *canAccessPeer, int device, int peerDevice);
 cudaError_t cudaDeviceSynchronize(void);
-cudaError_t cudaDeviceReset(void);
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total);
 
 cudaError_t cudaGetLastError(void);
