@@ -66,6 +66,8 @@ size_t cuda_attn_workspace_bytes(uint32_t decodes, uint32_t heads, uint32_t kv_h
 
 /* cudaErrorInvalidValue: a shape that no kernel is made for. A count of 0 launches nothing. */
 cudaError_t cuda_attn_prefill(cudaStream_t stream, const struct cuda_attention *a);
+/* The same tiles on compute capability 9.0; elsewhere cudaErrorNotSupported. */
+cudaError_t cuda_attn_prefill_sm90(cudaStream_t stream, const struct cuda_attention *a);
 cudaError_t cuda_attn_decode(cudaStream_t stream, const struct cuda_attention *a);
 
 #ifdef __cplusplus

@@ -50,8 +50,8 @@ template <class S>
 KV_DEVICE void decode_store(const attn_args &a, const attn_rows &rows, size_t partial,
 			    const attn_state<S::dim_tiles> &state)
 {
-	uint32_t warp = threadIdx.x / KV_WARP, lane = threadIdx.x % KV_WARP;
-	uint32_t dim = warp * S::dim_tiles * 8 + 2 * (lane % 4);
+	uint32_t lane = threadIdx.x % KV_WARP;
+	uint32_t dim = attn_warp_dim<S>() + 2 * (lane % 4);
 
 	ATTN_UNROLL
 	for (int h = 0; h < 2; h++) {
@@ -64,7 +64,7 @@ KV_DEVICE void decode_store(const attn_args &a, const attn_rows &rows, size_t pa
 		ATTN_UNROLL
 		for (int i = 0; i < S::dim_tiles; i++)
 			o[4 * i] = make_float2(state.o[i][2 * h], state.o[i][2 * h + 1]);
-		if (warp == 0 && lane % 4 == 0)
+		if (threadIdx.x < KV_WARP && lane % 4 == 0)
 			*reinterpret_cast<float2 *>(a.partial_ml + (partial + r) * 2) =
 				make_float2(state.m[h], state.l[h]);
 	}
@@ -100,7 +100,7 @@ KV_KERNEL __launch_bounds__(S::threads, BLOCKS) attn_decode(attn_args a, uint32_
 	uint32_t hi = min(attn_row_pos(a, rows, rows.count - 1) + 1, begin + CUDA_ATTN_SPLIT);
 	attn_run<S, false>(a, rows, lo, hi, smem, &state);
 	if (span.count == 1)
-		attn_store<S>(a, rows, &state);
+		attn_store<S>(a, rows, &state, 0, attn_warp_dim<S>());
 	else
 		decode_store<S>(a, rows,
 				decode_partial(a, decode, rows.kv_head, gridDim.z, blockIdx.z,

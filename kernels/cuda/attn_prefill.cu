@@ -22,29 +22,15 @@ template <class S, int BLOCKS>
 KV_KERNEL __launch_bounds__(S::threads, BLOCKS) attn_prefill(attn_args a)
 {
 	KV_SMEM(unsigned char, smem);
-	/* The later a tile, the more keys it sees: those first. */
-	cuda_tile tile = a.tiles[gridDim.x - 1 - blockIdx.x];
 	attn_state<S::dim_tiles> state[S::blocks];
 	attn_rows rows;
-	uint32_t packed;
 
-	if (tile.seq == CUDA_NONE)
+	/* The later a tile, the more keys it sees: those first. */
+	if (!attn_tile_rows(a, gridDim.x - 1 - blockIdx.x, blockIdx.y, blockIdx.z, S::rows, rows))
 		return;
-	cuda_seq seq = a.seqs[tile.seq];
-	if (tile.first_row >= seq.rows)
-		return;
-	packed = min(seq.rows - tile.first_row, a.tile_rows) * a.gqa;
-	rows.row0 = seq.row0 + tile.first_row;
-	rows.pos0 = seq.pos0 + tile.first_row;
-	rows.page0 = seq.page0;
-	rows.kv_head = blockIdx.y;
-	rows.packed0 = blockIdx.z * S::rows;
-	if (rows.packed0 >= packed)
-		return;
-	rows.count = min(packed - rows.packed0, static_cast<uint32_t>(S::rows));
 	attn_run<S, true>(a, rows, attn_first_key(a, attn_row_pos(a, rows, 0)),
 			  attn_row_pos(a, rows, rows.count - 1) + 1, smem, state);
-	attn_store<S>(a, rows, state);
+	attn_store<S>(a, rows, state, attn_warp_row<S>(), attn_warp_dim<S>());
 }
 
 template <class S, int BLOCKS>

@@ -31,10 +31,10 @@
 
 #ifdef KVD_CUDASIM
 #define ATTN_UNROLL
-#define ATTN_UNROLL_2
+#define ATTN_UNROLL_TWICE
 #else
 #define ATTN_UNROLL _Pragma("unroll")
-#define ATTN_UNROLL_2 _Pragma("unroll 1")
+#define ATTN_UNROLL_TWICE _Pragma("unroll 2")
 #endif
 
 #define ATTN_LINE_BYTES 128u
@@ -324,7 +324,7 @@ KV_DEVICE void attn_load_tile(const attn_args &a, const uint64_t *table, unsigne
 	const uint64_t *addresses = table + tile % (2 * ATTN_SPLIT_TILES) * steps;
 	uint64_t v_offset = a.kv_heads * a.head_bytes;
 
-	ATTN_UNROLL_2
+	ATTN_UNROLL_TWICE
 	for (uint32_t i = 0; i < CUDA_ATTN_KEYS * pieces / S::threads; i++) {
 		uint32_t at = threadIdx.x + i * S::threads;
 		uint32_t key = at / pieces;
@@ -409,23 +409,51 @@ KV_DEVICE void attn_values(attn_state<S::dim_tiles> *state, const uint32_t (*w)[
 	}
 }
 
-/* What a warp knows of its row group: the keys that its rows see. */
+/* The keys that some rows see. */
+struct attn_span {
+	uint32_t first; /* [first, end): what any of them sees; empty where no row is */
+	uint32_t end;
+	uint32_t all_first; /* [all_first, all_end): what every one of them sees */
+	uint32_t all_end;
+};
+
+KV_DEVICE attn_span attn_span_of(const attn_args &a, const attn_rows &rows, uint32_t row,
+				 uint32_t count)
+{
+	attn_span s = {0, 0, 0, 0};
+
+	if (row >= rows.count)
+		return s;
+	uint32_t first = attn_row_pos(a, rows, row);
+	uint32_t last = attn_row_pos(a, rows, min(row + count, rows.count) - 1);
+
+	s.first = attn_first_key(a, first);
+	s.end = last + 1;
+	s.all_first = attn_first_key(a, last);
+	s.all_end = first + 1;
+	return s;
+}
+
+KV_DEVICE bool attn_span_touches(const attn_span &s, uint32_t base)
+{
+	return base < s.end && base + CUDA_ATTN_KEYS > s.first;
+}
+
+KV_DEVICE bool attn_span_holds(const attn_span &s, uint32_t base)
+{
+	return base >= s.all_first && base + CUDA_ATTN_KEYS <= s.all_end;
+}
+
+/* The keys [lo, hi) of each of the lane's rows; of rows that are not there, none. */
 template <int BLOCKS> struct attn_view {
 	uint32_t lo[BLOCKS][2]; /* of rows lane / 4 and that + 8 */
 	uint32_t hi[BLOCKS][2];
-	uint32_t first; /* [first, end): what any row sees; empty where no row is */
-	uint32_t end;
-	uint32_t all_first; /* [all_first, all_end): what every row sees */
-	uint32_t all_end;
 };
 
 template <int BLOCKS>
 KV_DEVICE void attn_view_init(attn_view<BLOCKS> &v, const attn_args &a, const attn_rows &rows,
 			      uint32_t row)
 {
-	uint32_t last = min(row + BLOCKS * 16, rows.count);
-
-	v.first = v.end = v.all_first = v.all_end = 0;
 	ATTN_UNROLL
 	for (int i = 0; i < 2 * BLOCKS; i++) {
 		uint32_t r = row + threadIdx.x % KV_WARP / 4 + 8 * i;
@@ -434,12 +462,6 @@ KV_DEVICE void attn_view_init(attn_view<BLOCKS> &v, const attn_args &a, const at
 		v.lo[i / 2][i % 2] = valid ? attn_first_key(a, attn_row_pos(a, rows, r)) : 0;
 		v.hi[i / 2][i % 2] = valid ? attn_row_pos(a, rows, r) + 1 : 0;
 	}
-	if (row >= rows.count)
-		return;
-	v.first = attn_first_key(a, attn_row_pos(a, rows, row));
-	v.end = attn_row_pos(a, rows, last - 1) + 1;
-	v.all_first = attn_first_key(a, attn_row_pos(a, rows, last - 1));
-	v.all_end = attn_row_pos(a, rows, row) + 1;
 }
 
 /* Scores of keys that a row does not see become -inf; `base` is s[0]'s first key. */
@@ -637,13 +659,12 @@ KV_DEVICE void attn_soften(attn_state<S::dim_tiles> &state, float (*s)[4], uint3
 template <class S>
 KV_DEVICE void attn_take_tile(attn_state<S::dim_tiles> *state,
 			      const uint32_t (*q)[S::head_dim / 16][4], const unsigned char *k_tile,
-			      const attn_view<S::blocks> &view, uint32_t base,
+			      const attn_view<S::blocks> &view, uint32_t base, bool masked,
 			      const attn_meeting<S> &meet, float scale_log2)
 {
 	uint32_t key0 = meet.member * S::key_tiles * 8;
 	float s[S::blocks][S::key_tiles][4];
 	uint32_t w[S::blocks][4][4];
-	bool masked = base < view.all_first || base + CUDA_ATTN_KEYS > view.all_end;
 
 	attn_scores<S>(s, q, k_tile, key0);
 	ATTN_UNROLL
@@ -682,6 +703,7 @@ KV_DEVICE void attn_run(const attn_args &a, const attn_rows &rows, uint32_t lo, 
 	uint32_t first = lo / CUDA_ATTN_KEYS;
 	uint32_t end = (hi + CUDA_ATTN_KEYS - 1) / CUDA_ATTN_KEYS;
 	attn_view<S::blocks> view;
+	attn_span span = attn_span_of(a, rows, row, S::group_rows);
 	attn_meeting<S> meet =
 		attn_meeting_of<S>(smem + S::q_offset, warp / S::across, warp % S::across);
 	float4 *kept = reinterpret_cast<float4 *>(smem + S::total_offset) + threadIdx.x;
@@ -728,10 +750,10 @@ KV_DEVICE void attn_run(const attn_args &a, const attn_rows &rows, uint32_t lo, 
 		if (FOLD && warp == 0 && tile != first && tile % ATTN_SPLIT_TILES == 0)
 			attn_fill_table(a, rows, table, tile / ATTN_SPLIT_TILES + 1, lo, hi,
 					S::head_dim);
-		if (base < view.end && base + CUDA_ATTN_KEYS > view.first)
-			attn_take_tile<S>(state, q,
-					  smem + (tile - first) % S::stages * 2 * S::tile_bytes,
-					  view, base, meet, a.scale_log2);
+		if (attn_span_touches(span, base))
+			attn_take_tile<S>(
+				state, q, smem + (tile - first) % S::stages * 2 * S::tile_bytes,
+				view, base, !attn_span_holds(span, base), meet, a.scale_log2);
 		if (tile + 1 == end || (FOLD && (tile + 1) % ATTN_SPLIT_TILES == 0)) {
 			ATTN_UNROLL
 			for (int b = 0; b < S::blocks; b++)
@@ -750,24 +772,23 @@ KV_DEVICE void attn_run(const attn_args &a, const attn_rows &rows, uint32_t lo, 
 	}
 }
 
-/* Writes the rows that are there. */
+/* Writes the rows that are there, of the warp's from `row` on: its dimensions from dim0 on. */
 template <class S>
 KV_DEVICE void attn_store(const attn_args &a, const attn_rows &rows,
-			  const attn_state<S::dim_tiles> *state)
+			  const attn_state<S::dim_tiles> *state, uint32_t row, uint32_t dim0)
 {
-	uint32_t warp = threadIdx.x / KV_WARP, lane = threadIdx.x % KV_WARP;
-	uint32_t dim = warp % S::across * S::dim_tiles * 8 + 2 * (lane % 4);
+	uint32_t lane = threadIdx.x % KV_WARP;
 
 	ATTN_UNROLL
 	for (int h = 0; h < 2 * S::blocks; h++) {
-		uint32_t r = warp / S::across * S::group_rows + lane / 4 + 8 * h;
+		uint32_t r = row + lane / 4 + 8 * h;
 		const attn_state<S::dim_tiles> &s = state[h / 2];
 		float inverse = 1.0f / s.l[h % 2];
 		uint16_t *out;
 
 		if (r >= rows.count)
 			continue;
-		out = a.out + attn_row_offset(a, rows, r, S::head_dim) + dim;
+		out = a.out + attn_row_offset(a, rows, r, S::head_dim) + dim0 + 2 * (lane % 4);
 		ATTN_UNROLL
 		for (int i = 0; i < S::dim_tiles; i++) {
 			const float *o = s.o[i] + h % 2 * 2;
@@ -776,6 +797,43 @@ KV_DEVICE void attn_store(const attn_args &a, const attn_rows &rows,
 				kv_bf16x2(attn_output(o[0], inverse), attn_output(o[1], inverse));
 		}
 	}
+}
+
+/* The first of the warp's rows and dimensions in a block that attn_run() ran. */
+template <class S> KV_DEVICE uint32_t attn_warp_row()
+{
+	return threadIdx.x / KV_WARP / S::across * S::group_rows;
+}
+
+template <class S> KV_DEVICE uint32_t attn_warp_dim()
+{
+	return threadIdx.x / KV_WARP % S::across * S::dim_tiles * 8;
+}
+
+/*
+ * The packed rows of prefill tile `tile` that block z of the grid takes, `rows_max` at most; false:
+ * there are none.
+ */
+KV_DEVICE bool attn_tile_rows(const attn_args &a, uint32_t tile, uint32_t kv_head, uint32_t z,
+			      uint32_t rows_max, attn_rows &rows)
+{
+	cuda_tile t = a.tiles[tile];
+
+	if (t.seq == CUDA_NONE)
+		return false;
+	cuda_seq seq = a.seqs[t.seq];
+	if (t.first_row >= seq.rows)
+		return false;
+	uint32_t packed = min(seq.rows - t.first_row, a.tile_rows) * a.gqa;
+	rows.row0 = seq.row0 + t.first_row;
+	rows.pos0 = seq.pos0 + t.first_row;
+	rows.page0 = seq.page0;
+	rows.kv_head = kv_head;
+	rows.packed0 = z * rows_max;
+	if (rows.packed0 >= packed)
+		return false;
+	rows.count = min(packed - rows.packed0, rows_max);
+	return true;
 }
 
 #endif
