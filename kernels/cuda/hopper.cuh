@@ -17,7 +17,7 @@
 
 #ifdef KVD_CUDASIM
 
-#include "tests/cudasim/exec/hopper.h"
+#include <exec/hopper.h>
 
 #elif !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 

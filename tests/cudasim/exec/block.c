@@ -116,6 +116,11 @@ void block_wake(struct block_thread *t)
 	run.ready[run.ready_count++] = (uint16_t)t->index;
 }
 
+void block_progress(void)
+{
+	run.idle_yields = 0;
+}
+
 void sim_yield(void)
 {
 	struct block_thread *t = block_current();
@@ -235,6 +240,7 @@ static int thread_init(uint32_t index)
 	t->index = index;
 	t->warp = &warps[index / SIM_WARP];
 	t->barrier = 0;
+	t->fence_epoch = 0;
 	t->place = (struct sim_place){NULL, 0};
 	cp_async_reset(t);
 	/* Tops a few lines apart: else all of them fall into one set of the cache. */
@@ -264,6 +270,7 @@ static int threads_init(void)
 cudaError_t block_run(const char *kernel, const struct sim_work *body)
 {
 	struct block_thread *first;
+	const char *wrong;
 
 	run.kernel = kernel;
 	run.body = body;
@@ -273,6 +280,7 @@ cudaError_t block_run(const char *kernel, const struct sim_work *body)
 	run.error = cudaSuccess;
 	memset(&run.home, 0, sizeof(run.home));
 	barrier_reset();
+	hopper_reset();
 	if (threads_init() < 0)
 		return cudaErrorMemoryAllocation;
 	first = take_ready();
@@ -281,5 +289,8 @@ cudaError_t block_run(const char *kernel, const struct sim_work *body)
 	if (run.error == cudaSuccess && run.exited < run.count)
 		tell_stuck();
 	sim_self = NULL;
+	wrong = hopper_check_end((run.count + SIM_WARP - 1) / SIM_WARP);
+	if (run.error == cudaSuccess && wrong)
+		tell_home(cudaErrorLaunchFailure, "%s", wrong);
 	return run.error;
 }

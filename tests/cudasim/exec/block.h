@@ -41,6 +41,8 @@ struct block_thread {
 	uint32_t result;
 	const void *in;
 	void *out;
+	/* How often it called kv_fence_async: memory.c compares. */
+	uint32_t fence_epoch;
 	/* Copies under way, of cp_async.c. */
 	struct cp_async *copies;
 };
@@ -82,6 +84,8 @@ void block_forget(void);
 uint32_t block_thread_count(void);
 struct block_thread *block_thread(uint32_t index);
 
+/* Something happened on which a thread that polls may have waited. */
+void block_progress(void);
 /* The current thread waits in `state` until another wakes it. */
 void block_wait(enum block_state state);
 void block_wake(struct block_thread *t);
@@ -104,6 +108,17 @@ void memory_check_smem(const void *at, size_t bytes, size_t alignment, const cha
 		       struct sim_place place);
 void memory_check_global(const void *at, size_t bytes, size_t alignment, const char *what,
 			 struct sim_place place);
+
+/*
+ * The current thread's copy to 16 bytes has landed; they are fenced once it calls kv_fence_async. A
+ * product may read what is fenced, and what threads stored.
+ */
+void memory_copied(const void *at);
+bool memory_fenced(const void *at);
+
+/* Drops the products under way. What is wrong with those of the block that ended, or NULL. */
+void hopper_reset(void);
+const char *hopper_check_end(uint32_t warps);
 
 /* Drops the thread's copies. */
 void cp_async_reset(struct block_thread *t);

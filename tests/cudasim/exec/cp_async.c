@@ -93,6 +93,7 @@ void sim_cp_wait(uint32_t groups_left)
 		if (copy->group + groups_left >= c->group)
 			return;
 		memcpy(copy->to, copy->from ? copy->from : copy->bytes, 16);
+		memory_copied(copy->to);
 	}
 	c->first = c->count = 0;
 }

@@ -25,6 +25,11 @@
 #define PAGE_SHIFT 12
 
 static unsigned char buffer[BLOCK_SMEM_MAX + BLOCK_REDZONE_BYTES] __attribute__((aligned(1024)));
+/* For each 16 bytes: 0, or the thread whose copy landed there (from 1), and its epoch then. */
+static struct {
+	uint32_t thread;
+	uint32_t epoch;
+} copied[BLOCK_SMEM_MAX / 16];
 static unsigned char redzone[BLOCK_REDZONE_BYTES];
 /* OS pages found to be device memory in this launch, by the low bits of their number. */
 static uintptr_t known[KNOWN_PAGES];
@@ -43,6 +48,7 @@ int memory_new_block(size_t smem_bytes)
 	__asan_unpoison_memory_region(buffer, sizeof(buffer));
 #endif
 	memset(buffer, BLOCK_POISON, smem_bytes);
+	memset(copied, 0, (smem_bytes + 15) / 16 * sizeof(*copied));
 	memcpy(buffer + smem_bytes, redzone, sizeof(redzone));
 #ifdef MEMORY_ASAN
 	__asan_poison_memory_region(buffer + smem_bytes, sizeof(redzone));
@@ -70,6 +76,27 @@ void memory_check_smem(const void *at, size_t bytes, size_t alignment, const cha
 	if (offset % alignment)
 		sim_fault(cudaErrorMisalignedAddress, place, "%s: not aligned to %zu bytes", what,
 			  alignment);
+}
+
+static size_t chunk_of(const void *at)
+{
+	return ((uintptr_t)at - (uintptr_t)buffer) / 16;
+}
+
+void memory_copied(const void *at)
+{
+	const struct block_thread *t = block_current();
+
+	copied[chunk_of(at)].thread = t->index + 1;
+	copied[chunk_of(at)].epoch = t->fence_epoch;
+}
+
+bool memory_fenced(const void *at)
+{
+	size_t i = chunk_of(at);
+
+	return !copied[i].thread ||
+	       block_thread(copied[i].thread - 1)->fence_epoch != copied[i].epoch;
 }
 
 static bool device_page(uintptr_t page)

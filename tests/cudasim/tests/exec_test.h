@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For tests of the executor, which are C++ because they hold kernels: cmocka, buffers, and faults.
- * A fault breaks the device for the process, so each is made in a child.
+ * A fault breaks the device for the process, so each is made in a child, before the parent has used
+ * the device itself.
  */
 #ifndef CUDASIM_TESTS_EXEC_TEST_H
 #define CUDASIM_TESTS_EXEC_TEST_H
