@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Device memory for weights and activations, and the way weights get there: row after row, rounded
+ * to bf16 on the host, each row padded to 16 bytes, as cuBLASLt's fast kernels want it. Any thread;
+ * what a call writes is in device memory when it returns, also for streams that do not wait for the
+ * default one.
+ */
+#include "base/bits.h"
+#include "kernels/cuda/cuda_ctx.h"
+#include <errno.h>
+#include <string.h>
+
+#define CUDA_MEMORY_LD_STEP 8u
+#define CUDA_MEMORY_PIECE                                                                          \
+	16384u /* elements of a row that are rounded, and then copied, at once                     \
+		*/
+
+/* Success, or the runtime forgets the error: it is the caller's now. */
+static bool ok(cudaError_t e)
+{
+	if (e != cudaSuccess)
+		(void)cudaGetLastError();
+	return e == cudaSuccess;
+}
+
+void *cuda_memory_new(const struct kernel_ops *ops, size_t bytes)
+{
+	void *memory;
+
+	if (!ok(cudaSetDevice(cuda_table_ordinal(ops))) || !ok(cudaMalloc(&memory, bytes)))
+		return NULL;
+	if (ok(cudaMemset(memory, 0, bytes)) && ok(cudaStreamSynchronize(cudaStreamLegacy)))
+		return memory;
+	(void)ok(cudaFree(memory));
+	return NULL;
+}
+
+void cuda_memory_free(const struct kernel_ops *ops, void *memory, size_t bytes)
+{
+	if (memory && ok(cudaSetDevice(cuda_table_ordinal(ops))))
+		(void)ok(cudaFree(memory));
+}
+
+int cuda_memory_write(const struct kernel_ops *ops, void *dst, const void *src, size_t bytes)
+{
+	/* From pageable memory the copy may return before the last part has arrived. */
+	if (ok(cudaSetDevice(cuda_table_ordinal(ops))) &&
+	    ok(cudaMemcpy(dst, src, bytes, cudaMemcpyHostToDevice)) &&
+	    ok(cudaStreamSynchronize(cudaStreamLegacy)))
+		return 0;
+	return -EIO;
+}
+
+uint64_t cuda_memory_room(const struct kernel_ops *ops)
+{
+	size_t room, total;
+
+	if (!ok(cudaSetDevice(cuda_table_ordinal(ops))) || !ok(cudaMemGetInfo(&room, &total)))
+		return 0;
+	return room;
+}
+
+uint32_t cuda_memory_weight_ld(uint32_t k)
+{
+	return (uint32_t)bits_align_up(k, CUDA_MEMORY_LD_STEP);
+}
+
+size_t cuda_memory_weight_bytes(enum kernel_weight_kind kind, uint32_t n, uint32_t k)
+{
+	return (size_t)n * cuda_memory_weight_ld(k) * sizeof(kernel_bf16);
+}
+
+/* Rows as they lie in the weight: each followed by zeros up to the next. */
+static bool write_rows(kernel_bf16 *dst, const float *src, uint32_t rows, uint32_t k, uint32_t ld)
+{
+	kernel_bf16 piece[CUDA_MEMORY_PIECE];
+	size_t total = (size_t)rows * ld;
+	uint32_t column = 0;
+
+	for (size_t at = 0; at < total; at += CUDA_MEMORY_PIECE) {
+		size_t count = BITS_MIN(CUDA_MEMORY_PIECE, total - at);
+
+		for (size_t i = 0; i < count; i++) {
+			piece[i] = column < k ? kernel_f32_to_bf16(*src++) : 0;
+			column = column + 1 < ld ? column + 1 : 0;
+		}
+		if (!ok(cudaMemcpy(dst + at, piece, count * sizeof(*piece),
+				   cudaMemcpyHostToDevice)))
+			return false;
+	}
+	return true;
+}
+
+/* The call has no way to fail: the next context of the device does, in its place. */
+void cuda_memory_weight_pack(const struct kernel_weight *w, uint32_t row0, uint32_t rows,
+			     const float *src)
+{
+	kernel_bf16 *data = w->data;
+	uint32_t ld = cuda_memory_weight_ld(w->k);
+	struct cudaPointerAttributes where;
+
+	if (!ok(cudaPointerGetAttributes(&where, data)) || !ok(cudaSetDevice(where.device))) {
+		cuda_table_fail(-1);
+		return;
+	}
+	if (!write_rows(data + (size_t)row0 * ld, src, rows, w->k, ld) ||
+	    !ok(cudaStreamSynchronize(cudaStreamLegacy)))
+		cuda_table_fail(where.device);
+}
