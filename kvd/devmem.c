@@ -6,7 +6,9 @@
  * loop. The core never orders anything for a slab whose last order has not been completed.
  *
  * A GPU is spoken to on its lane alone, at start and at the end too. A call that hangs there holds
- * up that GPU's slabs and nothing else: its orders stay open, and so the core's bytes for them.
+ * up that GPU's slabs and nothing else: a slab that was not made in time is given up, its record
+ * stays with the worker and a spare takes its place, and the GPU is asked for no more until the
+ * call comes back. What it then brings is given back.
  *
  * Memory that can be punched is given back at once when the core says `forced`. Other memory must
  * not be freed under a map: its record counts importers, by session as long as that lasts and then
@@ -27,17 +29,21 @@
 #include <string.h>
 
 #define DEVMEM_START_NS (60 * UNITS_NS_PER_S)
+#define DEVMEM_SPARES 256u
 
 struct devmem_slab {
 	struct work_job job;
+	struct list_link link; /* among the spares */
 	struct devmem *owner;
 	struct core_order order;
 	struct device_slab memory;
 	struct importers importers;
+	uint64_t ordered_ns;
 	uint64_t took_ns;
 	int result;
 	bool busy;
 	bool waits;
+	bool given_up;
 	char *words; /* of a failure, from the device */
 };
 
@@ -162,17 +168,36 @@ static int devmem_probe(struct devmem *d, const char *memory, const char *wanted
 	return r;
 }
 
-int devmem_init(struct devmem *d, const char *memory, const char *wanted, struct work *work,
-		char *error, size_t size)
+static int devmem_records(struct devmem *d)
+{
+	uint32_t total = DEVMEM_SLABS_MAX + DEVMEM_SPARES;
+
+	list_init(&d->spares);
+	d->slabs = calloc(DEVMEM_SLABS_MAX, sizeof(struct devmem_slab *));
+	d->records = calloc(total, sizeof(*d->records));
+	if (!d->slabs || !d->records)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < total; i++) {
+		d->records[i].owner = d;
+		if (i < DEVMEM_SLABS_MAX)
+			d->slabs[i] = &d->records[i];
+		else
+			list_push_back(&d->spares, &d->records[i].link);
+	}
+	return 0;
+}
+
+int devmem_init(struct devmem *d, const char *memory, const char *wanted, uint64_t timeout_ns,
+		struct work *work, char *error, size_t size)
 {
 	struct devmem_probe *probe = NULL;
 	struct devprobe host;
 	int r;
 
-	*d = (struct devmem){.work = work};
-	d->slabs = calloc(DEVMEM_SLABS_MAX, sizeof(*d->slabs));
-	if (!d->slabs)
-		return -ENOMEM;
+	*d = (struct devmem){.work = work, .timeout_ns = timeout_ns};
+	r = devmem_records(d);
+	if (r < 0)
+		return r;
 	/* The host asks no driver, and needs no lane. */
 	if (strcmp(memory, device_host()->name) == 0)
 		r = devprobe(&host, memory, wanted, error, size);
@@ -203,7 +228,7 @@ uint32_t devmem_list(const struct devmem *d, struct kvd_device out[KVD_DEVICES_M
 
 static struct devmem_slab *devmem_find(const struct devmem *d, uint32_t slab)
 {
-	return slab < DEVMEM_SLABS_MAX ? &d->slabs[slab] : NULL;
+	return slab < DEVMEM_SLABS_MAX ? d->slabs[slab] : NULL;
 }
 
 /* On a worker. */
@@ -212,10 +237,9 @@ static void devmem_make(struct devmem_slab *s)
 	const struct devmem *d = s->owner;
 	struct device *dev;
 
-	if (s->order.device >= d->device_count) {
-		s->result = -ENODEV;
+	s->result = -ENODEV;
+	if (s->order.device >= d->device_count)
 		return;
-	}
 	dev = d->devices[s->order.device].dev;
 	s->result = d->ops->slab_alloc(dev, s->order.slab_bytes, &s->memory);
 	if (s->result < 0 && d->ops->failure(dev)[0])
@@ -234,6 +258,15 @@ static void devmem_destroy(struct devmem_slab *s)
 	CRASH_POINT(slab_destroyed);
 }
 
+/* On any worker, for a GPU that hangs. */
+static void devmem_refuse(struct work_job *job)
+{
+	struct devmem_slab *s = CONTAINER_OF(job, struct devmem_slab, job);
+
+	s->result = -EIO;
+	s->words = strdup("the GPU's driver does not answer");
+}
+
 static void devmem_run(struct work_job *job)
 {
 	struct devmem_slab *s = CONTAINER_OF(job, struct devmem_slab, job);
@@ -248,16 +281,20 @@ static void devmem_run(struct work_job *job)
 
 static void devmem_submit(struct devmem *d, struct devmem_slab *s)
 {
-	int lane = s->order.device < d->device_count ? d->devices[s->order.device].lane : -1;
+	struct devmem_device *x =
+		s->order.device < d->device_count ? &d->devices[s->order.device] : NULL;
+	bool make = s->order.kind == CORE_ORDER_SLAB_MAKE;
 
-	s->owner = d;
-	s->job.run = devmem_run;
+	s->job.run = x && x->stuck && make ? devmem_refuse : devmem_run;
 	s->waits = false;
 	s->busy = true;
-	if (lane >= 0)
-		work_submit_lane(d->work, (uint32_t)lane, &s->job);
-	else
+	s->ordered_ns = units_now_ns();
+	if (x && x->lane >= 0 && s->job.run == devmem_run) {
+		d->making_count += make;
+		work_submit_lane(d->work, (uint32_t)x->lane, &s->job);
+	} else {
 		work_submit(d->work, &s->job);
+	}
 	CRASH_POINT(slab_ordered);
 }
 
@@ -300,16 +337,80 @@ static void devmem_log(const struct devmem_slab *s)
 			 bytes);
 }
 
-struct devmem_result devmem_done(struct devmem *d, struct work_job *job)
+/* On a lane and in time, or late. */
+static bool devmem_was_made(const struct devmem *d, const struct devmem_slab *s)
+{
+	return s->order.kind == CORE_ORDER_SLAB_MAKE && s->job.run == devmem_run &&
+	       s->order.device < d->device_count && d->devices[s->order.device].lane >= 0;
+}
+
+/* The GPU answers again. What it made is nobody's; when that is gone the record is spare. */
+static void devmem_late(struct devmem *d, struct devmem_slab *s)
+{
+	if (s->order.kind == CORE_ORDER_SLAB_MAKE) {
+		d->devices[s->order.device].stuck--;
+		log_warn("devmem", "GPU %u: its driver answers again",
+			 d->devices[s->order.device].ordinal);
+	}
+	if (s->memory.bytes) {
+		s->order.kind = CORE_ORDER_SLAB_DESTROY;
+		devmem_submit(d, s);
+		return;
+	}
+	s->given_up = false;
+	list_push_back(&d->spares, &s->link);
+}
+
+bool devmem_done(struct devmem *d, struct work_job *job, struct devmem_result *out)
 {
 	struct devmem_slab *s = CONTAINER_OF(job, struct devmem_slab, job);
-	struct devmem_result result = {s->order.kind, s->order.slab, s->result};
 
-	devmem_log(s);
+	if (!s->given_up) {
+		devmem_log(s);
+		d->making_count -= devmem_was_made(d, s);
+	}
 	free(s->words);
 	s->words = NULL;
 	s->busy = false;
-	return result;
+	*out = (struct devmem_result){s->order.kind, s->order.slab, s->result};
+	if (!s->given_up)
+		return true;
+	devmem_late(d, s);
+	return false;
+}
+
+static bool devmem_is_late(const struct devmem *d, const struct devmem_slab *s, uint64_t now_ns)
+{
+	return s->busy && devmem_was_made(d, s) && s->ordered_ns + d->timeout_ns <= now_ns;
+}
+
+bool devmem_overdue(struct devmem *d, uint64_t now_ns, struct devmem_result *out)
+{
+	for (uint32_t i = 0; d->making_count && i < DEVMEM_SLABS_MAX; i++) {
+		struct devmem_slab *s = d->slabs[i];
+		if (!devmem_is_late(d, s, now_ns) || list_empty(&d->spares))
+			continue;
+		log_error("devmem", "slab %u: GPU %u does not make it, its driver hangs; given up",
+			  i, d->devices[s->order.device].ordinal);
+		s->given_up = true;
+		d->making_count--;
+		d->devices[s->order.device].stuck++;
+		d->slabs[i] = CONTAINER_OF(d->spares.next, struct devmem_slab, link);
+		list_remove(&d->slabs[i]->link);
+		*out = (struct devmem_result){CORE_ORDER_SLAB_MAKE, i, -ETIMEDOUT};
+		return true;
+	}
+	return false;
+}
+
+uint64_t devmem_deadline_ns(const struct devmem *d)
+{
+	uint64_t at_ns = UINT64_MAX;
+
+	for (uint32_t i = 0; d->making_count && i < DEVMEM_SLABS_MAX; i++)
+		if (d->slabs[i]->busy && devmem_was_made(d, d->slabs[i]))
+			at_ns = BITS_MIN(at_ns, d->slabs[i]->ordered_ns + d->timeout_ns);
+	return at_ns;
 }
 
 int devmem_export(struct devmem *d, struct kvd_slab_wire *wire, int *out_fd)
@@ -326,7 +427,7 @@ int devmem_export(struct devmem *d, struct kvd_slab_wire *wire, int *out_fd)
 
 int devmem_imported(struct devmem *d, uint32_t slab, uint32_t session, uint64_t process)
 {
-	return d->ops->slab_punch ? 0 : importers_add(&d->slabs[slab].importers, session, process);
+	return d->ops->slab_punch ? 0 : importers_add(&d->slabs[slab]->importers, session, process);
 }
 
 static void devmem_settle(struct devmem *d, struct devmem_slab *s)
@@ -348,7 +449,7 @@ void devmem_unmapped(struct devmem *d, uint32_t slab, uint32_t session)
 void devmem_session_end(struct devmem *d, uint32_t session, bool clean)
 {
 	for (uint32_t i = 0; i < DEVMEM_SLABS_MAX; i++) {
-		struct devmem_slab *s = &d->slabs[i];
+		struct devmem_slab *s = d->slabs[i];
 		if (s->importers.count == 0)
 			continue;
 		if (clean)
@@ -362,7 +463,7 @@ void devmem_session_end(struct devmem *d, uint32_t session, bool clean)
 void devmem_process_end(struct devmem *d, uint64_t process)
 {
 	for (uint32_t i = 0; i < DEVMEM_SLABS_MAX; i++) {
-		struct devmem_slab *s = &d->slabs[i];
+		struct devmem_slab *s = d->slabs[i];
 		if (s->importers.count == 0)
 			continue;
 		importers_drop_process(&s->importers, process);
@@ -377,7 +478,7 @@ void devmem_process_end(struct devmem *d, uint64_t process)
 static void devmem_free_slabs(struct devmem *d, uint32_t device)
 {
 	for (uint32_t i = 0; i < DEVMEM_SLABS_MAX; i++) {
-		struct devmem_slab *s = &d->slabs[i];
+		struct devmem_slab *s = d->slabs[i];
 		if (s->memory.bytes && s->order.device == device && s->importers.count == 0)
 			d->ops->slab_free(d->devices[device].dev, &s->memory);
 	}
@@ -411,10 +512,11 @@ void devmem_fini(struct devmem *d)
 		devmem_free_slabs(d, i);
 		d->ops->close(d->devices[i].dev);
 	}
-	for (uint32_t i = 0; d->slabs && i < DEVMEM_SLABS_MAX; i++) {
-		importers_fini(&d->slabs[i].importers);
-		free(d->slabs[i].words);
+	for (uint32_t i = 0; d->records && i < DEVMEM_SLABS_MAX + DEVMEM_SPARES; i++) {
+		importers_fini(&d->records[i].importers);
+		free(d->records[i].words);
 	}
+	free(d->records);
 	free(d->slabs);
 	*d = (struct devmem){0};
 }

@@ -21,6 +21,7 @@ struct devmem_device {
 	uint32_t ordinal;
 	int lane;
 	int result;
+	uint32_t stuck; /* jobs on its lane that were given up and have not come back */
 	char error[256];
 };
 
@@ -29,7 +30,11 @@ struct devmem {
 	struct devmem_device devices[KVD_DEVICES_MAX]; /* by the number that parts name */
 	uint32_t device_count;
 	struct work *work;
-	struct devmem_slab *slabs;   /* by the core's slab id */
+	struct devmem_slab **slabs;  /* by the core's slab id */
+	struct devmem_slab *records; /* what they point to, and spares for those given up */
+	struct list_link spares;
+	uint64_t timeout_ns;	     /* for a GPU to make a slab */
+	uint32_t making_count;	     /* slabs that GPUs are making */
 	uint64_t pool_bytes_default; /* see devprobe_pool_default() */
 };
 
@@ -44,16 +49,22 @@ struct devmem_result {
  * Chooses the memory, as devprobe() does, opens its devices and says in the log what was taken.
  * 0, or -errno with words in error[size]. A driver that does not answer is given up after a while.
  */
-int devmem_init(struct devmem *d, const char *memory, const char *wanted, struct work *work,
-		char *error, size_t size);
+int devmem_init(struct devmem *d, const char *memory, const char *wanted, uint64_t timeout_ns,
+		struct work *work, char *error, size_t size);
 /* The devices as clients are told of them. */
 uint32_t devmem_list(const struct devmem *d, struct kvd_device out[KVD_DEVICES_MAX]);
 
 /* Hands the order to a worker, or keeps it until nobody imports the slab any more. */
 void devmem_order(struct devmem *d, const struct core_order *order);
-/* Takes a job of ours back from the workers, logs what became of it, forgets a slab that is gone.
+/*
+ * Takes a job of ours back from the workers, logs what became of it, forgets a slab that is gone.
+ * False: it was given up long ago, and the core has had its result.
  */
-struct devmem_result devmem_done(struct devmem *d, struct work_job *job);
+bool devmem_done(struct devmem *d, struct work_job *job, struct devmem_result *out);
+/* A slab that a GPU should have made by now: it is given up, and *out is for the core. */
+bool devmem_overdue(struct devmem *d, uint64_t now_ns, struct devmem_result *out);
+/* When devmem_overdue() must be called next; UINT64_MAX: no need. */
+uint64_t devmem_deadline_ns(const struct devmem *d);
 /* Completes `wire` for a slab that is there; *out_fd stays ours, -1: none. 0, -ENOENT. */
 int devmem_export(struct devmem *d, struct kvd_slab_wire *wire, int *out_fd);
 

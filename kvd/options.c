@@ -48,6 +48,10 @@ const struct option_row options_table[] = {
 	 "On GPUs: how long pages of a dead process wait, after its driver has let go of it, "
 	 "before they are used again. Default: 100ms.",
 	 AT(device_grace_ns), .min = UNITS_NS_PER_MS, .max = 3600 * UNITS_NS_PER_S},
+	{"device-timeout", OPTIONS_TIME, "TIME", "Memory",
+	 "On GPUs: a slab that is not made by then is given up, and the GPU is asked for no other "
+	 "until its driver answers again. Default: 10s.",
+	 AT(device_timeout_ns), .min = UNITS_NS_PER_MS, .max = 3600 * UNITS_NS_PER_S},
 	{"pages-max", OPTIONS_COUNT, "N", "Memory",
 	 "Page records. Default: one per 64 KiB of the pool, 16384 to 4194304.", AT(pages_max),
 	 .min = 64, .max = 1u << 28},
@@ -129,6 +133,7 @@ void options_init(struct options *o)
 	*o = (struct options){
 		.device_memory = "auto",
 		.device_grace_ns = 100 * UNITS_NS_PER_MS,
+		.device_timeout_ns = 10 * UNITS_NS_PER_S,
 		.sessions_max = 64,
 		.leases_max = 16384,
 		.formats_max = 4096,

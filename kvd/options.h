@@ -33,6 +33,7 @@ struct options {
 	char device_memory[32];
 	char devices[768];
 	uint64_t device_grace_ns;
+	uint64_t device_timeout_ns;
 	char group[64];
 	char status_group[64];
 	uint32_t mode;

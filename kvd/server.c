@@ -83,7 +83,8 @@ static int server_init_machinery(struct server *s, const struct options *o, char
 	if (r == 0)
 		r = work_init(&s->work, (uint32_t)o->workers);
 	if (r == 0)
-		r = devmem_init(&s->devmem, o->device_memory, o->devices, &s->work, error, size);
+		r = devmem_init(&s->devmem, o->device_memory, o->devices, o->device_timeout_ns,
+				&s->work, error, size);
 	if (r < 0 && !error[0])
 		snprintf(error, size, "cannot start: %s", strerror(-r));
 	return r;

@@ -98,6 +98,7 @@ static void server_loop_signal(struct loop_source *source, uint32_t events)
 static void server_loop_ready(struct loop_source *source, uint32_t events)
 {
 	struct server *s = CONTAINER_OF(source, struct server, ready);
+	struct devmem_result r;
 	struct work_job *job;
 
 	while ((job = work_take(&s->work))) {
@@ -105,7 +106,17 @@ static void server_loop_ready(struct loop_source *source, uint32_t events)
 			job->done(job);
 			continue;
 		}
-		struct devmem_result r = devmem_done(&s->devmem, job);
+		if (devmem_done(&s->devmem, job, &r))
+			core_complete(s->core, r.kind, r.slab, r.result, s->now_ns);
+		s->changed = true;
+	}
+}
+
+static void server_loop_overdue(struct server *s)
+{
+	struct devmem_result r;
+
+	while (devmem_overdue(&s->devmem, s->now_ns, &r)) {
 		core_complete(s->core, r.kind, r.slab, r.result, s->now_ns);
 		s->changed = true;
 	}
@@ -221,6 +232,7 @@ static uint32_t server_loop_turn(struct server *s)
 	uint32_t taken = server_loop_serve(s);
 
 	pidwatch_time(s);
+	server_loop_overdue(s);
 	server_loop_core(s);
 	server_loop_strangers(s);
 	server_loop_reap(s);
@@ -235,6 +247,7 @@ static uint64_t server_loop_deadline_ns(const struct server *s)
 {
 	uint64_t at = BITS_MIN(core_deadline_ns(s->core), pidwatch_deadline_ns(s));
 
+	at = BITS_MIN(at, devmem_deadline_ns(&s->devmem));
 	if (s->status.map && (s->changed || server_loop_unanswered(s)))
 		at = BITS_MIN(at, s->status_ns + SERVER_LOOP_STATUS_NS);
 	if (s->listen_resume_ns)

@@ -10,6 +10,7 @@
 #include "tests/test.h"
 #include <errno.h>
 #include <poll.h>
+#include <semaphore.h>
 #include <sys/stat.h>
 
 static struct work work;
@@ -20,16 +21,17 @@ static int setup(void **state)
 	char error[128];
 
 	log_level_max = LOG_ERROR;
-	return work_init(&work, 2) == 0
-		       ? devmem_init(&devmem, "host", "", &work, error, sizeof(error))
-		       : -1;
+	return work_init(&work, 2) == 0 ? devmem_init(&devmem, "host", "", UNITS_NS_PER_S, &work,
+						      error, sizeof(error))
+					: -1;
 }
 
 static int teardown(void **state)
 {
-	work_stop(&work);
-	for (struct work_job *job; (job = work_take(&work));)
-		(void)devmem_done(&devmem, job);
+	devmem_stop(&devmem);
+	assert_int_equal(work_stop(&work), 0);
+	while (work_take(&work))
+		continue;
 	devmem_fini(&devmem);
 	work_fini(&work);
 	return 0;
@@ -52,7 +54,9 @@ static struct devmem_result carry_out(const struct core_order *order)
 	assert_int_equal(poll(&p, 1, 30000), 1);
 	struct work_job *job = work_take(&work);
 	assert_non_null(job);
-	return devmem_done(&devmem, job);
+	struct devmem_result r;
+	assert_true(devmem_done(&devmem, job, &r));
+	return r;
 }
 
 static void test_make_export_destroy(void **state)
@@ -116,7 +120,9 @@ static struct devmem_result take(void)
 	assert_int_equal(poll(&p, 1, 30000), 1);
 	struct work_job *job = work_take(&work);
 	assert_non_null(job);
-	return devmem_done(&devmem, job);
+	struct devmem_result r;
+	assert_true(devmem_done(&devmem, job, &r));
+	return r;
 }
 
 /* What makes the last importer leave: its word, a clean end, or death. */
@@ -194,6 +200,67 @@ static void test_host_needs_no_importers(void **state)
 	assert_int_equal(carry_out(&destroy).result, 0);
 }
 
+static sem_t asked, may_answer;
+static int freed;
+
+static int alloc_slowly(struct device *dev, uint64_t bytes, struct device_slab *out)
+{
+	sem_post(&asked);
+	sem_wait(&may_answer);
+	return device_host()->slab_alloc(dev, bytes, out);
+}
+
+static void free_counted(struct device *dev, struct device_slab *slab)
+{
+	freed++;
+	device_host()->slab_free(dev, slab);
+}
+
+static void assert_late(void)
+{
+	struct pollfd p = {.fd = work.fd, .events = POLLIN};
+	struct devmem_result r;
+
+	assert_int_equal(poll(&p, 1, 30000), 1);
+	assert_false(devmem_done(&devmem, work_take(&work), &r));
+}
+
+/* Given up, refused meanwhile, and usable again when the driver answers; what it made is freed. */
+static void test_a_gpu_that_answers_late(void **state)
+{
+	static struct device_ops slow;
+	struct core_order make = order_of(CORE_ORDER_SLAB_MAKE, 2);
+	struct core_order destroy = order_of(CORE_ORDER_SLAB_DESTROY, 2);
+	struct devmem_result r;
+
+	sem_init(&asked, 0, 0);
+	sem_init(&may_answer, 0, 0);
+	slow = *device_host();
+	slow.slab_alloc = alloc_slowly;
+	slow.slab_free = free_counted;
+	devmem.ops = &slow;
+	devmem.devices[0].lane = work_lane_new(&work);
+	uint64_t now_ns = units_now_ns();
+	devmem_order(&devmem, &make);
+	sem_wait(&asked);
+	assert_false(devmem_overdue(&devmem, now_ns, &r));
+	assert_true(devmem_deadline_ns(&devmem) >= now_ns + UNITS_NS_PER_S);
+	now_ns += 2 * UNITS_NS_PER_S;
+	assert_true(devmem_overdue(&devmem, now_ns, &r));
+	assert_true(r.slab == 2 && r.result == -ETIMEDOUT);
+	assert_false(devmem_overdue(&devmem, now_ns, &r));
+	assert_int_equal(devmem_deadline_ns(&devmem), UINT64_MAX);
+	assert_int_equal(carry_out(&make).result, -EIO);
+	sem_post(&may_answer);
+	assert_late();
+	assert_late();
+	assert_int_equal(freed, 1);
+	sem_post(&may_answer);
+	assert_int_equal(carry_out(&make).result, 0);
+	assert_int_equal(devmem_deadline_ns(&devmem), UINT64_MAX);
+	assert_int_equal(carry_out(&destroy).result, 0);
+}
+
 static void test_list(void **state)
 {
 	struct kvd_device list[KVD_DEVICES_MAX];
@@ -207,4 +274,5 @@ static void test_list(void **state)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 TEST_MAIN(devmem, TEST(test_make_export_destroy), TEST(test_what_cannot_be_made),
 	  TEST(test_unknown_slab), TEST(test_destroyed_when_nobody_maps_it),
-	  TEST(test_a_number_used_again), TEST(test_host_needs_no_importers), TEST(test_list))
+	  TEST(test_a_number_used_again), TEST(test_host_needs_no_importers), TEST(test_list),
+	  TEST(test_a_gpu_that_answers_late))
