@@ -5,7 +5,7 @@
  *
  *	CUDASIM_FAIL=malloc:3=2	   the 3rd such call returns error 2
  *	CUDASIM_HANG=free:1	   the call never returns; other threads go on
- *	CUDASIM_DIE=launch:7	   the 7th such piece of work kills the process in its midst
+ *	CUDASIM_DIE=launch:7	   the 7th such piece of work kills the process before it runs
  *	CUDASIM_DELAY=memcpy:0=4   each such piece of work is passed over 4 times (0: each)
  *
  * A sticky error that is injected breaks the device as a real one does. The kind "any" counts all.
@@ -51,33 +51,42 @@ const char *rt_kind_name(enum rt_kind kind)
 	return names[kind];
 }
 
-static void fault_parse(enum fault_action action, const char *text)
+/* One rule; the text behind it, or NULL if it cannot be understood. */
+static const char *fault_parse_rule(enum fault_action action, const char *text)
 {
-	char name[24];
+	struct fault_rule rule = {.action = action};
 	unsigned long long count;
+	char name[24];
+	char *end;
 	int n = 0;
 
-	while (*text) {
-		struct fault_rule rule = {.action = action};
-		if (sscanf(text, "%23[a-z]:%llu%n", name, &count, &n) != 2)
-			break;
-		text += n;
-		if (*text == '=')
-			rule.value = (uint32_t)strtoul(text + 1, (char **)&text, 10);
-		while (rule.kind <= RT_KIND_COUNT && strcmp(names[rule.kind], name) != 0)
-			rule.kind++;
-		if (rule.kind > RT_KIND_COUNT || rule_count == FAULT_RULES)
-			break;
-		rule.count = count;
-		rules[rule_count++] = rule;
-		if (*text == ',')
-			text++;
+	if (sscanf(text, "%23[a-z]:%llu%n", name, &count, &n) != 2)
+		return NULL;
+	text += n;
+	if (*text == '=') {
+		rule.value = (uint32_t)strtoul(text + 1, &end, 10);
+		text = end;
 	}
-	if (!*text)
-		return;
-	fprintf(stderr, "cudasim: %s: cannot be understood from \"%s\" on\n", variables[action],
-		text);
-	exit(2);
+	while (rule.kind <= RT_KIND_COUNT && strcmp(names[rule.kind], name) != 0)
+		rule.kind++;
+	if (rule.kind > RT_KIND_COUNT || rule_count == FAULT_RULES || (*text && *text != ','))
+		return NULL;
+	rule.count = count;
+	rules[rule_count++] = rule;
+	return text + (*text == ',');
+}
+
+static void fault_parse(enum fault_action action, const char *text)
+{
+	while (*text) {
+		const char *behind = fault_parse_rule(action, text);
+		if (!behind) {
+			fprintf(stderr, "cudasim: %s: cannot be understood from \"%s\" on\n",
+				variables[action], text);
+			exit(2);
+		}
+		text = behind;
+	}
 }
 
 static void fault_init(void)

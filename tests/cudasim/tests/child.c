@@ -131,6 +131,15 @@ bool child_said(const char *words)
 	return strstr(said, words) != NULL;
 }
 
+void child_said_word(const char *words, char *out, size_t size)
+{
+	const char *at = strstr(said, words);
+
+	CHECK(at);
+	at += strlen(words);
+	snprintf(out, size, "%.*s", (int)strcspn(at, "\n"), at);
+}
+
 int child_run_seeds(const char *role, const char *const *env)
 {
 	static const char *const seeds[] = {"1", "20260"};

@@ -36,6 +36,8 @@ int child_wait(struct child *child);
 /* Runs the role to its end; its standard error is kept for child_said(). */
 int child_run(const char *role, const char *const *env);
 bool child_said(const char *words);
+/* What it said behind those words, up to the line's end. */
+void child_said_word(const char *words, char *out, size_t size);
 /* Runs the role with two seeds: 0 if both runs exit 0. */
 int child_run_seeds(const char *role, const char *const *env);
 
