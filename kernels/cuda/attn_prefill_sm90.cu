@@ -13,7 +13,7 @@
  *
  * Head dimension 256 has no room for two accumulators of 64 rows and goes the other way.
  */
-#include "kernels/cuda/attn_tile.cuh"
+#include "kernels/cuda/attn_softmax.cuh"
 #include "kernels/cuda/hopper.cuh"
 
 #define CONSUMERS 2
