@@ -138,43 +138,46 @@ void sim_atomic(void)
 		sim_yield();
 }
 
-static void tell(cudaError_t error, const char *format, va_list ap)
+/* Adds to the fault's text, cut where it ends. */
+__attribute__((format(printf, 1, 0))) static void vsay(const char *format, va_list ap)
 {
-	int n = snprintf(run.fault, sizeof(run.fault), "kernel %s, block (%u, %u, %u)", run.kernel,
-			 sim_block.block_idx.x, sim_block.block_idx.y, sim_block.block_idx.z);
+	size_t used = strlen(run.fault);
 
-	run.error = error;
-	if (sim_self)
-		n += snprintf(run.fault + n, sizeof(run.fault) - (size_t)n, ", thread (%u, %u, %u)",
-			      sim_self->thread_idx.x, sim_self->thread_idx.y,
-			      sim_self->thread_idx.z);
-	n += snprintf(run.fault + n, sizeof(run.fault) - (size_t)n, ": ");
-	(void)vsnprintf(run.fault + n, sizeof(run.fault) - (size_t)n, format, ap);
+	(void)vsnprintf(run.fault + used, sizeof(run.fault) - used, format, ap);
 }
 
-static void tell_home(cudaError_t error, const char *format, ...)
+__attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
 {
 	va_list ap;
 
-	sim_self = NULL;
 	va_start(ap, format);
-	tell(error, format, ap);
+	vsay(format, ap);
 	va_end(ap);
+}
+
+/* The fault's text up to what is wrong; not all faults have a line: see report_bad_address. */
+static void begin_fault(cudaError_t error, struct sim_place place)
+{
+	run.error = error;
+	run.fault[0] = '\0';
+	say("kernel %s, block (%u, %u, %u)", run.kernel, sim_block.block_idx.x,
+	    sim_block.block_idx.y, sim_block.block_idx.z);
+	if (sim_self)
+		say(", thread (%u, %u, %u)", sim_self->thread_idx.x, sim_self->thread_idx.y,
+		    sim_self->thread_idx.z);
+	say(": ");
+	if (place.file)
+		say("%s:%d: ", place.file, place.line);
 }
 
 void sim_fault(cudaError_t error, struct sim_place place, const char *format, ...)
 {
-	char what[FAULT_TEXT_BYTES / 2];
 	struct block_thread *t = block_current();
 	va_list ap;
 
-	/* Not all faults have a line: see report_bad_address. */
-	if (place.file)
-		snprintf(what, sizeof(what), "%s:%d: %s", place.file, place.line, format);
-	else
-		snprintf(what, sizeof(what), "%s", format);
+	begin_fault(error, place);
 	va_start(ap, format);
-	tell(error, what, ap);
+	vsay(format, ap);
 	va_end(ap);
 	for (;;)
 		fiber_switch(&t->fiber, &run.home, true);
@@ -202,12 +205,12 @@ static void tell_stuck(void)
 		else if (t->state != BLOCK_EXITED)
 			elsewhere++;
 	}
-	tell_home(cudaErrorLaunchFailure,
-		  "%s:%d: deadlock: %s reached by part of the block: %u of %u threads wait here, "
-		  "%u elsewhere, %u exited",
-		  first->place.file, first->place.line,
-		  first->state == BLOCK_IN_BARRIER ? "barrier" : "warp operation", here, run.count,
-		  elsewhere, run.exited);
+	sim_self = NULL;
+	begin_fault(cudaErrorLaunchFailure, first->place);
+	say("deadlock: %s reached by part of the block: %u of %u threads wait here, %u elsewhere, "
+	    "%u exited",
+	    first->state == BLOCK_IN_BARRIER ? "barrier" : "warp operation", here, run.count,
+	    elsewhere, run.exited);
 }
 
 static void thread_main(void)
@@ -290,7 +293,9 @@ cudaError_t block_run(const char *kernel, const struct sim_work *body)
 		tell_stuck();
 	sim_self = NULL;
 	wrong = hopper_check_end((run.count + SIM_WARP - 1) / SIM_WARP);
-	if (run.error == cudaSuccess && wrong)
-		tell_home(cudaErrorLaunchFailure, "%s", wrong);
+	if (run.error == cudaSuccess && wrong) {
+		begin_fault(cudaErrorLaunchFailure, (struct sim_place){NULL, 0});
+		say("%s", wrong);
+	}
 	return run.error;
 }
