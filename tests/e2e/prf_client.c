@@ -11,6 +11,7 @@
  *   fork NAME NEW          release NAME [tail]                topup BLOCKS    wait NAME TOKENS
  *   random SEED STEPS      why TEXT      stat                 close           exit
  *   patience MS [DAWDLE_US]  gone         pump MS             return
+ *   peek NAME BLOCK          (the first word of its page)
  *
  * With PRF_GPU=N it is an engine on GPU N of this process. What went wrong at start is its first
  * and only line.
@@ -119,6 +120,17 @@ static void do_page(const struct command *cmd, struct prf_lease *l)
 	printf("ok address=%llu\n", block < count ? (unsigned long long)pages[block] : 0ull);
 }
 
+static void do_peek(const struct command *cmd, struct prf_lease *l)
+{
+	uint32_t count, block = word_number(cmd, 2, 0);
+	const uint64_t *pages = kvd_lease_pages(l->lease, 0, &count);
+	uint64_t word = 0;
+
+	if (block < count && pages[block])
+		prf_gpu_copy(client.gpu, (uintptr_t)&word, pages[block], sizeof(word));
+	printf("ok word=%llu\n", (unsigned long long)word);
+}
+
 /* Until ready_tokens has come so far, or there is a CALL, or a minute has passed. */
 static void do_wait(const struct command *cmd, struct prf_lease *l)
 {
@@ -222,6 +234,7 @@ static const struct {
 	{"topup", do_topup, NULL},     {"patience", do_patience, NULL},
 	{"pump", do_pump, NULL},       {"gone", do_gone, NULL},
 	{"close", do_close, NULL},     {"return", do_return, NULL},
+	{"peek", NULL, do_peek},
 };
 
 static void obey(const struct command *cmd)

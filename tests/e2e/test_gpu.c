@@ -110,6 +110,30 @@ static void test_two_share_pages(void **state)
 	assert_true(harness_log_has(&kvd, "device 0: cuda-"));
 }
 
+/* Who reads a page before it was written reads NaN, also where another wrote before. */
+static void test_poison(void **state)
+{
+#ifdef NDEBUG
+	skip();
+#endif
+	setenv("KVD_POISON", "1", 1);
+	start("--pool-bytes=2MiB", "--session-share=100", NULL);
+	harness_client_sized(&clients[0], &kvd, NULL, NULL, 16, 256 << 10);
+	unsetenv("KVD_POISON");
+	/* Eight pages: the second round has those of the first. */
+	for (int round = 0; round < 2; round++) {
+		OK(&clients[0], "acquire x %d:112 0 5000 %d", round, KVD_ACQUIRE_NO_HIT);
+		for (int block = 0; block < 7; block++) {
+			OK(&clients[0], "peek x %d", block);
+			assert_true(harness_field(&clients[0], "word") == UINT64_MAX);
+		}
+		OK(&clients[0], "run x");
+		verified(&clients[0], "x", 112);
+		OK(&clients[0], "release x");
+	}
+	harness_quiet(&kvd, 1);
+}
+
 /* One follows while the other computes. */
 static void test_following(void **state)
 {
@@ -487,12 +511,32 @@ static void test_auto(void **state)
 	free(dir);
 }
 
+/* Programs that start anywhere name no library of CUDA: only modules do. */
+static void test_programs_link_no_cuda(void **state)
+{
+	static const char *const programs[] = {"KVD_BIN", "KVENGINE_BIN", "KVCTL_BIN"};
+
+	for (size_t i = 0; i < ARRAY_LEN(programs); i++) {
+		char command[1024], line[512];
+		int lines = 0;
+		snprintf(command, sizeof(command), "ldd '%s'", getenv(programs[i]));
+		FILE *f = popen(command, "r");
+		assert_non_null(f);
+		for (; fgets(line, sizeof(line), f); lines++)
+			if (strcasestr(line, "cuda") || strcasestr(line, "nvidia"))
+				fail_msg("%s: %s", programs[i], line);
+		assert_int_equal(pclose(f), 0);
+		assert_true(lines > 1);
+	}
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_two_share_pages),
+		TEST(test_poison),
 		TEST(test_following),
 		TEST(test_clients_die_while_all_work),
 		TEST(test_pages_of_the_dead_wait),
@@ -507,6 +551,7 @@ int main(int argc, char **argv)
 		TEST(test_memory_that_does_not_fit),
 		TEST(test_starts_that_cannot_be),
 		TEST(test_auto),
+		cmocka_unit_test(test_programs_link_no_cuda),
 	};
 
 	if (argc != 2) {

@@ -182,12 +182,15 @@ static void fake_welcome(struct fake_kvd *f, struct kvd_rep *rep)
 				.leases_max = FAKE_ROWS,
 				.in_area_bytes = FAKE_IN_BYTES,
 				.out_area_bytes = FAKE_OUT_BYTES,
-				.message = "the \x1b[1mfake\x1b[0m says no"};
+				.message = "the \x1b[1mfake\x1b[0m says no",
+				.device_count = f->welcome_devices,
+				.devices = {{.kind = KVD_SLAB_CUDA_IPC, .name = "a \x1b[1mGPU"},
+					    {.kind = KVD_SLAB_CUDA_IPC, .index = 1}}};
 	int fds[] = {f->rings.fd, f->rows.fd, f->client_bells[0], f->client_bells[1]};
 
 	rep->result = f->results[KVD_OP_HELLO];
-	rep->out_bytes = sizeof(w);
-	fake_need(sock_send(f->sock, rep, &w, sizeof(w), fds, rep->result ? 0 : 4));
+	rep->out_bytes = f->welcome_bytes ? f->welcome_bytes : sizeof(w);
+	fake_need(sock_send(f->sock, rep, &w, rep->out_bytes, fds, rep->result ? 0 : 4));
 }
 
 static void fake_slab(struct fake_kvd *f, const struct kvd_req *req, struct kvd_rep *rep)

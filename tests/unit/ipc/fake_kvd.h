@@ -42,6 +42,8 @@ struct fake_kvd {
 
 	/* knobs */
 	uint32_t welcome_major;
+	uint32_t welcome_bytes; /* 0: all of it */
+	uint32_t welcome_devices;
 	uint32_t cached_blocks;
 	uint32_t follow_blocks;	     /* after those: NONE in replies, until it is lowered */
 	uint32_t cached_from_second; /* blocks that are cached when the second reply comes */

@@ -67,6 +67,37 @@ static void handle_is_refused_in_words(void **state)
 	assert_int_equal(open_fds(), before);
 }
 
+static uint32_t devices_of(uint32_t welcome_bytes, uint32_t devices, struct kvd_device out[2])
+{
+	struct fake_kvd *f = fake_start();
+	uint32_t format, count;
+
+	fake_set(f, &f->welcome_bytes, welcome_bytes);
+	fake_set(f, &f->welcome_devices, devices);
+	struct kvd *k = fake_open(f, 1, &format);
+	count = kvd_devices(k, out, 2);
+	kvd_close(k);
+	fake_stop(f);
+	return count;
+}
+
+/* What a newer daemon says, what one of minor 0 does not, and what makes no sense. */
+static void handle_knows_the_devices(void **state)
+{
+	struct kvd_device d[2];
+
+	assert_int_equal(devices_of(0, 2, d), 2);
+	assert_int_equal(d[0].kind, KVD_SLAB_CUDA_IPC);
+	assert_string_equal(d[0].name, "a ?[1mGPU");
+	assert_int_equal(d[1].index, 1);
+	assert_int_equal(devices_of(0, 16, d), 16);
+	assert_int_equal(devices_of(KVD_WELCOME_BYTES_MIN, 2, d), 1);
+	assert_int_equal(d[0].kind, KVD_SLAB_HOST);
+	assert_int_equal(devices_of(0, 0, d), 1);
+	assert_int_equal(devices_of(0, KVD_DEVICES_MAX + 1, d), 1);
+	assert_string_equal(d[0].name, "host");
+}
+
 static void handle_finds_nobody(void **state)
 {
 	struct kvd_options o = {.socket_path = "/nonexistent/kvd.sock"};
@@ -316,8 +347,8 @@ static void handle_names_results(void **state)
 
 TEST_MAIN(handle, cmocka_unit_test(handle_opens_and_says_bye),
 	  cmocka_unit_test(handle_is_refused_in_words), cmocka_unit_test(handle_finds_nobody),
-	  cmocka_unit_test(handle_gives_up_on_silence), cmocka_unit_test(handle_wakes),
-	  cmocka_unit_test(handle_tells_what_kvd_wants), cmocka_unit_test(handle_is_not_inherited),
-	  cmocka_unit_test(handle_outlives_the_daemon),
+	  cmocka_unit_test(handle_knows_the_devices), cmocka_unit_test(handle_gives_up_on_silence),
+	  cmocka_unit_test(handle_wakes), cmocka_unit_test(handle_tells_what_kvd_wants),
+	  cmocka_unit_test(handle_is_not_inherited), cmocka_unit_test(handle_outlives_the_daemon),
 	  cmocka_unit_test(handle_is_ended_by_the_daemon), cmocka_unit_test(handle_asks),
 	  cmocka_unit_test(handle_for_admins_has_no_rings), cmocka_unit_test(handle_names_results))
