@@ -67,8 +67,10 @@ class Program:
 class System:
     """One kvd, and the engines on it."""
 
-    def __init__(self, build, logs, model, runtime):
+    def __init__(self, build, logs, model, runtime, kvd_options=("--pool-bytes", "1GiB"),
+                 engine_options=()):
         self.build, self.logs, self.model, self.runtime = build, logs, model, runtime
+        self.kvd_options, self.engine_options = kvd_options, engine_options
         self.socket = os.path.join(runtime, "kvd.sock")
         self.programs = []
 
@@ -79,15 +81,15 @@ class System:
         return started
 
     def start_kvd(self):
-        kvd = self.start("kvd", "kvd/kvd", "--pool-bytes", "1GiB", "--state-dir",
-                         os.path.join(self.runtime, "state"))
+        kvd = self.start("kvd", "kvd/kvd", "--state-dir", os.path.join(self.runtime, "state"),
+                         *self.kvd_options)
         kvd.wait_ready()
         return kvd
 
     def start_engine(self, name):
         """Not ready yet: several load their models side by side."""
         return self.start(name, "engine/kvengine", "--model", self.model, "--port", "0", "--name",
-                          name)
+                          name, *self.engine_options)
 
     def kvctl(self, *args):
         argv = [os.path.join(self.build, "tools/kvctl/kvctl"), "--socket", self.socket, *args]
