@@ -10,6 +10,8 @@ import deps as deps_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OPTIONS = ["-Dbuildtype=release", "-Dcuda=enabled"]
+TARGETS = ["kvd/kvd", "engine/kvengine", "tools/kvctl/kvctl", "tests/model/tiny-model",
+           "kernels/mem/libkvd-mem-cuda.so", "kernels/cuda/libkvd-ops-cuda.so", "gpu-check"]
 
 
 def setup(build, env):
@@ -28,7 +30,7 @@ def main():
     env = deps_of.environment(args.deps)
     try:
         status = setup(args.build, env) or subprocess.run(
-            ["ninja", "-k", "0", "-C", args.build, "gpu-check"], env=env, check=False).returncode
+            ["ninja", "-k", "0", "-C", args.build, *TARGETS], env=env, check=False).returncode
     except FileNotFoundError as e:
         print(f"there is no {e.filename} on this host", flush=True)
         status = 1

@@ -31,7 +31,7 @@ STREAM_TOKENS = 2000   # more than there is time for
 KILL_AFTER = 20        # tokens
 GONE_SECONDS = 20
 EXIT_IMPOSSIBLE = 77
-OBSTACLES = re.compile(r"NVIDIA driver|no CUDA IPC|WSL|\bMIG\b|virtual memory|descriptor")
+OBSTACLES = re.compile(r"NVIDIA driver|no CUDA IPC|sees no GPU|WSL|\bMIG\b|virtual memory|descriptor")
 QUESTIONS = ("What does it cost?", "Who repairs it?", "When is it open?")
 
 
