@@ -39,12 +39,16 @@ bool cuda_ctx_check(struct kernels_ctx *ctx, cudaError_t e, const char *what)
 
 bool cuda_ctx_check_gemm(struct kernels_ctx *ctx, cublasStatus_t s, const struct cuda_product *p)
 {
-	char what[100];
+	char what[100], why[200];
+	cudaError_t e;
 
 	if (s == CUBLAS_STATUS_SUCCESS)
 		return !ctx->failed;
+	e = cudaGetLastError();
 	snprintf(what, sizeof(what), "product of %u rows, %u to %u", p->m, p->k, p->n);
-	return fail(ctx, what, cublasLtGetStatusString(s));
+	snprintf(why, sizeof(why), "%s%s%s", cublasLtGetStatusString(s), e ? ": " : "",
+		 e ? cudaGetErrorString(e) : "");
+	return fail(ctx, what, why);
 }
 
 bool cuda_ctx_enter(struct kernels_ctx *ctx)
