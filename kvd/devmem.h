@@ -80,7 +80,7 @@ void devmem_session_end(struct devmem *d, uint32_t session, bool clean);
 /* The process is dead, and its device has let go of it. */
 void devmem_process_end(struct devmem *d, uint64_t process);
 
-/* Before work_stop(): lanes free their slabs and close their devices. */
+/* Between work_stop_threads() and work_stop(): lanes free their slabs and close their devices. */
 void devmem_stop(struct devmem *d);
 /* After work_stop() said 0. Frees the rest. */
 void devmem_fini(struct devmem *d);

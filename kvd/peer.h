@@ -25,6 +25,7 @@ struct peer {
 	struct loop_source bell;  /* the client rings it when we sleep */
 	struct sock_peer who;	  /* pidfd: -1 once `process` has it */
 	struct pidwatch *process; /* from HELLO on */
+	uint64_t features;	  /* that it named */
 	int32_t session;	  /* -1: before HELLO */
 	bool admin;		  /* no rings */
 	bool ended;

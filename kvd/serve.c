@@ -18,6 +18,7 @@
 #include "kvd/outputs.h"
 #include "kvd/peer.h"
 #include "kvd/server.h"
+#include "kvd/welcome.h"
 #include <errno.h>
 #include <ipc/msg.h>
 #include <string.h>
@@ -130,6 +131,8 @@ static void serve_slab(struct peer *p, const struct kvd_req *req)
 	int fd = -1;
 	int r = core_slab_find(s->core, session, req->arg32, &wire);
 
+	if (r == 0 && !(p->features & welcome_features(s)))
+		r = -ENOTSUP;
 	if (r == 0)
 		r = devmem_export(&s->devmem, &wire, &fd);
 	if (r == 0)

@@ -221,6 +221,8 @@ static void server_stop_work(struct server *s)
 {
 	if (s->work.fd < 0)
 		return;
+	/* They may look at devices, which the lanes then close. */
+	work_stop_threads(&s->work);
 	devmem_stop(&s->devmem);
 	s->hung = work_stop(&s->work) < 0;
 	if (s->hung) {

@@ -41,7 +41,7 @@ static void welcome_send(struct peer *p, int result, const struct kvd_welcome *w
 		peer_break(p, r, "cannot be sent its welcome");
 }
 
-static uint64_t welcome_features(const struct server *s)
+uint64_t welcome_features(const struct server *s)
 {
 	static const uint64_t of_kind[] = {[KVD_SLAB_HOST] = KVD_FEATURE_HOST_SLABS,
 					   [KVD_SLAB_CUDA_IPC] = KVD_FEATURE_CUDA_IPC,
@@ -274,6 +274,7 @@ static void welcome_admitted(struct peer *p, const struct kvd_hello *hello)
 	if (space < 0)
 		return;
 	p->admin = hello->flags & KVD_HELLO_ADMIN;
+	p->features = hello->features;
 	p->leases_max = BITS_MIN(BITS_MAX(hello->leases_max, 2), KVD_LEASES_MAX);
 	log_safe(hello->name, sizeof(hello->name), p->name, sizeof(p->name));
 	uint32_t credits = (uint32_t)bits_pow2_up(

@@ -39,7 +39,7 @@ static void *work_main(void *arg)
 
 	for (;;) {
 		pthread_mutex_lock(&w->lock);
-		while (list_empty(&lane->todo) && !w->stop)
+		while (list_empty(&lane->todo) && !lane->stop)
 			pthread_cond_wait(&lane->more, &w->lock);
 		struct work_job *job = work_pop(&lane->todo);
 		pthread_mutex_unlock(&w->lock);
@@ -145,17 +145,26 @@ static int work_join_lanes(struct work *w)
 	return r;
 }
 
+static void work_stop_lane(struct work_lane *lane)
+{
+	pthread_mutex_lock(&lane->work->lock);
+	lane->stop = true;
+	pthread_cond_broadcast(&lane->more);
+	pthread_mutex_unlock(&lane->work->lock);
+}
+
+void work_stop_threads(struct work *w)
+{
+	work_stop_lane(&w->any);
+	for (; w->thread_count; w->thread_count--)
+		pthread_join(w->threads[w->thread_count - 1], NULL);
+}
+
 int work_stop(struct work *w)
 {
-	pthread_mutex_lock(&w->lock);
-	w->stop = true;
-	pthread_cond_broadcast(&w->any.more);
+	work_stop_threads(w);
 	for (uint32_t i = 0; i < w->lane_count; i++)
-		pthread_cond_broadcast(&w->lanes[i].more);
-	pthread_mutex_unlock(&w->lock);
-	for (uint32_t i = 0; i < w->thread_count; i++)
-		pthread_join(w->threads[i], NULL);
-	w->thread_count = 0;
+		work_stop_lane(&w->lanes[i]);
 	return work_join_lanes(w);
 }
 

@@ -29,17 +29,17 @@ struct work_lane {
 	struct work *work;
 	struct list_link todo;
 	pthread_cond_t more;
+	bool stop;
 	pthread_t thread; /* of a lane */
 	bool ended;	  /* and it was joined */
 };
 
 struct work {
-	pthread_mutex_t lock; /* guards the lists and `stop` */
+	pthread_mutex_t lock; /* guards the lists and each `stop` */
 	struct work_lane any; /* of all the threads below */
 	struct work_lane lanes[WORK_LANES_MAX];
 	uint32_t lane_count;
 	struct list_link ready;
-	bool stop;
 	int fd; /* eventfd: readable when `ready` is not empty */
 	uint32_t thread_count;
 	pthread_t threads[WORK_THREADS_MAX];
@@ -53,8 +53,11 @@ void work_submit(struct work *w, struct work_job *job);
 void work_submit_lane(struct work *w, uint32_t lane, struct work_job *job);
 /* The next job that has run, or NULL. */
 struct work_job *work_take(struct work *w);
+/* Ends the threads that take any job, when all those jobs have run. Lanes go on. */
+void work_stop_threads(struct work *w);
 /*
- * Waits for the jobs that run; those that have not begun run now. Take what is ready after it.
+ * Ends all. Waits for the jobs that run; those that have not begun run now. Take what is ready
+ * after it.
  * 0, or -ETIMEDOUT: a lane's job does not end within WORK_STOP_MS (a driver that hangs). Its
  * thread lives on: nothing that it may touch, this struct included, can be freed. May be called
  * again.

@@ -37,9 +37,7 @@ static int slabs_map(void *ctx, const struct kvd_slab_wire *wire, int fd, uint64
 	const struct kvd *k = ctx;
 	void *read, *write;
 
-	if (wire->kind != KVD_SLAB_HOST)
-		return -EXDEV;
-	if (fd < 0)
+	if (wire->kind != KVD_SLAB_HOST || fd < 0)
 		return -EPROTO;
 	int r = shm_map(fd, wire->slab_bytes, 0, &read);
 	if (r < 0)
@@ -167,8 +165,6 @@ static const char *slabs_why(const struct kvd *k, int r)
 {
 	const char *words = k->map_ops.failure ? k->map_ops.failure(k->map_ops.ctx) : NULL;
 
-	if (k->map_ops.map == slabs_map && r == -EXDEV)
-		words = "these are pages of a GPU, and this program has no map operations for it";
 	return words && words[0] ? words : strerrordesc_np(-r);
 }
 
@@ -205,7 +201,10 @@ static int slabs_ask(struct kvd *k, uint32_t page)
 	int r = ask_socket(k, &req, NULL, &rep, &wire, sizeof(wire), fds);
 	if (r != 0)
 		return r < 0 ? r : -EPIPE;
-	if (rep.result < 0)
+	if (rep.result == -ENOTSUP)
+		r = error_set(-ENOTSUP, "kvd's pages lie on a GPU, and this program has no map "
+					"operations for them");
+	else if (rep.result < 0)
 		r = rep.result;
 	else if (rep.result > 0 || rep.out_bytes < sizeof(wire))
 		r = -EPROTO;

@@ -12,6 +12,7 @@
 #include "tests/e2e/harness.h"
 #include "tests/test.h"
 #include <errno.h>
+#include <kvd.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -396,6 +397,32 @@ static void test_engines_on_other_devices(void **state)
 	refused("kvd's pages lie in host memory");
 }
 
+/* A program that only knows host memory is told so at its first page. */
+static void test_client_without_map_operations(void **state)
+{
+	static const uint32_t tokens[40];
+	struct kvd_options o = {.socket_path = kvd.socket};
+	struct kvd_format_args f = {.page_tokens = 16,
+				    .part_count = 1,
+				    .parts[0] = {.page_bytes = 4096, .align = 64},
+				    .layout = "prf"};
+	struct kvd_acquire_args a = {.tokens = tokens, .token_count = 40, .deadline_ms = 5000};
+	struct kvd_event event = {0};
+	struct kvd_lease *lease;
+	struct kvd *k;
+
+	start(NULL, NULL, NULL);
+	assert_int_equal(kvd_open(&o, &k), 0);
+	assert_int_equal(kvd_format(k, &f, &a.format), 0);
+	assert_int_equal(kvd_acquire(k, &a, &lease), 0);
+	while (kvd_wait(k, 10 * UNITS_NS_PER_S, &event, 1) == 0)
+		continue;
+	assert_int_equal(event.result, -ENOTSUP);
+	assert_non_null(strstr(kvd_last_error(), "has no map operations"));
+	kvd_close(k);
+	harness_quiet(&kvd, 0);
+}
+
 /* Each client's pages are on its own GPU, over one kvd. */
 static void test_two_gpus(void **state)
 {
@@ -546,6 +573,7 @@ int main(int argc, char **argv)
 		TEST(test_slabs_change_hands),
 		TEST(test_a_slab_waits_for_a_stopped_importer),
 		TEST(test_engines_on_other_devices),
+		TEST(test_client_without_map_operations),
 		TEST(test_two_gpus),
 		TEST(test_a_driver_that_hangs),
 		TEST(test_memory_that_does_not_fit),

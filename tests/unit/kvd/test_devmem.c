@@ -28,6 +28,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
+	work_stop_threads(&work);
 	devmem_stop(&devmem);
 	assert_int_equal(work_stop(&work), 0);
 	while (work_take(&work))
