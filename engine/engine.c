@@ -155,6 +155,16 @@ static int open_kv(struct engine *e, char *error, size_t size)
 	return kv_open(&config, &e->kv, error, size);
 }
 
+static void log_graphs(const struct engine *e, uint64_t from_ns)
+{
+	struct kernel_counts counts;
+
+	e->footprint.config.model->ops->ctx_counts(forward_ctx(e->forward), &counts);
+	if (counts.graphs > 0)
+		log_info("engine", "%u graphs recorded, %.1f s", counts.graphs,
+			 (double)(units_now_ns() - from_ns) / (double)UNITS_NS_PER_S);
+}
+
 static void init_sched(struct engine *e)
 {
 	const struct engine_config *c = &e->footprint.config;
@@ -184,7 +194,11 @@ static int start(struct engine *e, const struct engine_config *config, char *err
 		r = footprint_check(&e->footprint, error, size);
 	if (r < 0)
 		return r;
+	uint64_t from_ns = units_now_ns();
+
 	r = forward_new(config->model, &e->footprint.forward, &e->forward);
+	if (r == 0)
+		log_graphs(e, from_ns);
 	if (r == 0)
 		r = step_new(&e->footprint.step, &e->step);
 	if (r < 0) {
