@@ -110,11 +110,15 @@ static int load_model(struct loader *l, const struct kernel_ops *ops, const stru
 int loader_load(struct loader *l, const struct settings *s, bool (*interrupted)(void), char *error,
 		size_t size)
 {
-	const struct kernel_ops *ops = kernels_open(s->device[0] ? s->device : "auto", error, size);
+	const char *device = s->device[0] ? s->device : "auto";
+	const struct kernel_ops *ops = kernels_open(device, error, size);
 	char why[400] = "";
 
 	if (!ops)
 		return -ENODEV;
+	if (error[0])
+		log_info("engine", "%s takes %s: %s", device, ops->name, error);
+	error[0] = '\0';
 	int r = gguf_open(s->model, &l->file, why, sizeof(why));
 
 	if (r == 0) {

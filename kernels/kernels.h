@@ -234,8 +234,8 @@ struct kernel_ops {
 
 /*
  * The table of a device: "cpu", "cpu:ISA" (amx, avx512bf16, portable), "cuda:N", or "auto": the
- * first GPU, else the CPU. A table lives until the process ends. NULL, and one sentence in
- * error[size].
+ * first GPU, else the CPU, and then error[size] says why. A table lives until the process ends.
+ * NULL, and one sentence in error[size].
  */
 const struct kernel_ops *kernels_open(const char *device, char *error, size_t size);
 

@@ -39,14 +39,14 @@ static const struct kernel_ops *open_cuda(const char *device, char *error, size_
 
 const struct kernel_ops *kernels_open(const char *device, char *error, size_t size)
 {
-	const struct kernel_ops *ops = NULL;
-
+	error[0] = '\0';
 	if (strcmp(device, "cpu") == 0 || strncmp(device, "cpu:", 4) == 0)
 		return open_cpu(device, error, size);
 	if (strncmp(device, "cuda:", 5) == 0)
 		return open_cuda(device, error, size);
 	if (strcmp(device, "auto") == 0) {
-		ops = open_cuda("cuda:0", error, size);
+		const struct kernel_ops *ops = open_cuda("cuda:0", error, size);
+
 		return ops ? ops : open_cpu("cpu", error, size);
 	}
 	snprintf(error, size, "device %s: not one of auto, cpu, cpu:ISA, cuda:N", device);
