@@ -175,6 +175,30 @@ static void test_lengths(void **state)
 	known_free(k);
 }
 
+/*
+ * A sum in another order changes its last bit, which the result's rounding to bf16 shows in one
+ * element of some hundred thousand: hence many, each by prefill and by decode.
+ */
+static void test_last_bit(void **state)
+{
+	struct known *k = known_new(&(struct attn_world){
+		.heads = 32, .kv_heads = 32, .head_dim = 64, .page_tokens = 16});
+	struct attn_chunk prefill[3], decode[24];
+
+	(void)state;
+	for (uint32_t i = 0; i < 3; i++)
+		prefill[i] = (struct attn_chunk){i, 50, 128, false};
+	for (uint32_t i = 0; i < 24; i++)
+		decode[i] = (struct attn_chunk){i / 8, 50 + i % 8 * 16, 16, true};
+	run(k, prefill, 3, "prefill");
+	run(k, decode, 24, "decode");
+	if (hopper()) {
+		k->w.prefill = cuda_attn_prefill_sm90;
+		run(k, prefill, 3, "Hopper's prefill");
+	}
+	known_free(k);
+}
+
 struct seeds {
 	struct attn_world w;
 	uint16_t *out;
@@ -242,4 +266,5 @@ static void test_refused(void **state)
 
 TEST_MAIN(cudasim_attn, cmocka_unit_test(test_head_dim_64), cmocka_unit_test(test_head_dim_128),
 	  cmocka_unit_test(test_head_dim_256), cmocka_unit_test(test_lengths),
-	  cmocka_unit_test(test_seeds), cmocka_unit_test(test_refused))
+	  cmocka_unit_test(test_last_bit), cmocka_unit_test(test_seeds),
+	  cmocka_unit_test(test_refused))
