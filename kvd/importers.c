@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A short list without order. The number of a session is used again after its end, the identity of
- * a process never: what a broken session leaves behind is known by its process alone.
+ * a process never: what broken sessions leave behind is known by their process alone, once. So the
+ * list is never longer than there are sessions and watched processes.
  */
 #include "kvd/importers.h"
 #include "base/bits.h"
@@ -40,11 +41,24 @@ void importers_drop_session(struct importers *s, uint32_t session)
 			s->list[i] = s->list[--s->count];
 }
 
-void importers_orphan_session(struct importers *s, uint32_t session)
+static bool importers_has_orphan(const struct importers *s, uint64_t process)
 {
 	for (uint32_t i = 0; i < s->count; i++)
-		if (s->list[i].session == session)
+		if (s->list[i].session == IMPORTERS_ORPHAN && s->list[i].process == process)
+			return true;
+	return false;
+}
+
+void importers_orphan_session(struct importers *s, uint32_t session)
+{
+	for (uint32_t i = s->count; i-- > 0;) {
+		if (s->list[i].session != session)
+			continue;
+		if (importers_has_orphan(s, s->list[i].process))
+			s->list[i] = s->list[--s->count];
+		else
 			s->list[i].session = IMPORTERS_ORPHAN;
+	}
 }
 
 void importers_drop_process(struct importers *s, uint64_t process)

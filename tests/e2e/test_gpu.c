@@ -184,6 +184,84 @@ static void test_clients_die_while_all_work(void **state)
 	harness_quiet(&kvd, 0);
 }
 
+/* Dies having done so much, beside one that maps the same slabs and goes on with them. */
+static void test_a_client_dies_in_each_state(void **state)
+{
+	static const char *const lives[][5] = {
+		{NULL},
+		{"acquire x 1:200"},
+		{"acquire x 1:200", "compute x 3"},
+		{"acquire x 1:200", "run x"},
+		{"acquire x 1:200", "run x", "topup 2"},
+		{"acquire x 1:200", "run x", "decode x 9:20"},
+		{"acquire x 1:200", "run x", "fork x y"},
+		{"acquire x 1:200", "run x", "release x tail", "acquire y 1:207+3:40"},
+		{"acquire x 5:320+6:10"},
+	};
+	struct harness_client *alive = &clients[1];
+
+	start("--device-grace=5ms", NULL, NULL);
+	harness_client(alive, &kvd, NULL, NULL);
+	OK(alive, "acquire z 5:320");
+	OK(alive, "compute z 7");
+	for (size_t i = 0; i < ARRAY_LEN(lives); i++) {
+		harness_client(&clients[0], &kvd, NULL, NULL);
+		for (int n = 0; lives[i][n]; n++)
+			OK(&clients[0], "%s", lives[i][n]);
+		harness_client_end(&clients[0], SIGKILL);
+		harness_wait_figure(&kvd, figure_quarantine, 0);
+		harness_check(&kvd);
+		verified(alive, "z", 112);
+	}
+	OK(alive, "run z");
+	verified(alive, "z", 320);
+	harness_client_bye(alive);
+	harness_quiet(&kvd, 0);
+}
+
+/* Killed by its own GPU work, in the midst of a copy into a page. */
+static void test_a_client_dies_within_a_copy(void **state)
+{
+	start("--device-grace=5ms", NULL, NULL);
+	for (int n = 1; n <= 6; n++) {
+		char die[32];
+		snprintf(die, sizeof(die), "memcpy:%d", n);
+		setenv("CUDASIM_DIE", die, 1);
+		harness_client(&clients[0], &kvd, NULL, NULL);
+		unsetenv("CUDASIM_DIE");
+		OK(&clients[0], "acquire x %d:200", n);
+		harness_ask(&clients[0], "run x");
+		assert_true(harness_is(&clients[0], "eof"));
+		harness_client_end(&clients[0], SIGKILL);
+		harness_quiet(&kvd, 0);
+		harness_client(&clients[1], &kvd, NULL, NULL);
+		OK(&clients[1], "acquire x %d:200", n);
+		assert_int_equal(harness_field(&clients[1], "cached"), (n - 1) * 16);
+		OK(&clients[1], "run x");
+		verified(&clients[1], "x", 200);
+		harness_client_bye(&clients[1]);
+	}
+}
+
+/* kvd's context is lost: it makes no more slabs, and engines go on with those that they map. */
+static void test_kvd_loses_its_gpu(void **state)
+{
+	setenv("CUDASIM_FAIL", is_ipc ? "malloc:2=719" : "vmmcreate:2=719", 1);
+	start("--pool-bytes=4MiB", "--session-share=100", NULL);
+	unsetenv("CUDASIM_FAIL");
+	harness_client(&clients[0], &kvd, NULL, NULL);
+	harness_client_sized(&clients[1], &kvd, NULL, NULL, 16, 64 << 10);
+	OK(&clients[0], "acquire x 1:100");
+	OK(&clients[0], "run x");
+	harness_ask(&clients[1], "acquire y 2:200 0 500");
+	assert_true(harness_is(&clients[1], "full"));
+	assert_true(harness_log_has(&kvd, "a slab cannot be allocated"));
+	OK(&clients[0], "decode x 4:30");
+	verified(&clients[0], "x", 130);
+	OK(&clients[0], "release x");
+	harness_check(&kvd);
+}
+
 /* Its pages wait although the process is dead, until the grace is over. */
 static void test_pages_of_the_dead_wait(void **state)
 {
@@ -566,6 +644,9 @@ int main(int argc, char **argv)
 		TEST(test_poison),
 		TEST(test_following),
 		TEST(test_clients_die_while_all_work),
+		TEST(test_a_client_dies_in_each_state),
+		TEST(test_a_client_dies_within_a_copy),
+		TEST(test_kvd_loses_its_gpu),
 		TEST(test_pages_of_the_dead_wait),
 		TEST(test_pages_wait_for_the_drivers_word),
 		TEST(test_kvd_dies_with_imports_open),
