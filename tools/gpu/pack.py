@@ -99,6 +99,17 @@ def clean(folder):
                 os.remove(os.path.join(where, name))
 
 
+def forget_private(folder):
+    """What a static library would need: its pkg-config files are not there, and we link none."""
+    for libs in deps_of.library_dirs(folder):
+        for name in os.listdir(os.path.join(libs, "pkgconfig")):
+            path = os.path.join(libs, "pkgconfig", name)
+            with open(path, encoding="utf-8") as f:
+                lines = [line for line in f if not line.startswith("Requires.private")]
+            with open(path, "w", encoding="utf-8") as f:
+                f.writelines(lines)
+
+
 def write_wrapper(folder):
     path = os.path.join(folder, "pkg-config")
     with open(path, "w", encoding="ascii") as f:
@@ -118,6 +129,7 @@ def fill(folder, scratch, say):
     for name in files:
         command("dpkg-deb", "-x", os.path.join(debs, name), folder)
     clean(folder)
+    forget_private(folder)
     write_wrapper(folder)
     if size_of(folder) > BYTES_MAX:
         raise PackError(f"{size_of(folder)} bytes, more than {BYTES_MAX}")

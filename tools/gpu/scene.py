@@ -64,8 +64,11 @@ def write_model(build, work):
     path = os.path.join(work, f"smollm2-{SEED}.gguf")
     if not os.path.isfile(path):
         start = time.monotonic()
-        subprocess.run([os.path.join(build, "tests/model/tiny-model"), "--smollm2", path + ".new",
-                        str(SEED)], check=True)
+        try:
+            subprocess.run([os.path.join(build, "tests/model/tiny-model"), "--smollm2",
+                            path + ".new", str(SEED)], check=True)
+        except (OSError, subprocess.CalledProcessError) as e:
+            raise StartError(f"the model cannot be written: {e}") from e
         os.rename(path + ".new", path)
         figure("writing the model", time.monotonic() - start, "s")
     return path
@@ -256,10 +259,11 @@ def run(args, runtime):
     os.makedirs(logs, exist_ok=True)
     modules = args.modules or link_modules(args.build, os.path.join(args.work, "modules"))
     os.environ["KVD_MODULE_DIR"] = os.path.abspath(modules)
-    system = System(args.build, logs, args.model or write_model(args.build, args.work), runtime,
+    system = System(args.build, logs, args.model, runtime,
                     ("--pool-bytes", args.pool_bytes, "--device-memory", args.device_memory),
                     ("--device", args.device, *args.engine_option))
     try:
+        system.model = args.model or write_model(args.build, args.work)
         system.start_kvd()
         (run_compare if args.compare else run_scene)(system, args)
     except (StartError, StreamError) as e:
