@@ -79,7 +79,7 @@ struct rt_area *rt_area_at(size_t index)
 	return areas[index];
 }
 
-/* Mappings that lie side by side are one memory; anything else ends at its own end. */
+/* Mappings that lie side by side are one memory; all else has guards at its ends. */
 static bool area_holds(const uint8_t *at, size_t bytes)
 {
 	const uint8_t *end = at + bytes;
@@ -88,8 +88,6 @@ static bool area_holds(const uint8_t *at, size_t bytes)
 	while (a && a->base + a->bytes < end && a->kind == RT_AREA_VMM) {
 		at = a->base + a->bytes;
 		a = rt_area_find(at);
-		if (a && a->kind != RT_AREA_VMM)
-			return false;
 	}
 	return a && end <= a->base + a->bytes;
 }

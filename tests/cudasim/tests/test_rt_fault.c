@@ -35,7 +35,11 @@ static void role_fail(void)
 	/* The injected error is of the sticky kind: what was queued is gone, and all calls fail. */
 	IS(cudaDeviceSynchronize(), cudaErrorLaunchFailure);
 	IS(cudaMalloc(&p, 64), cudaErrorLaunchFailure);
-	IS(ran, 0);
+	/* Nor does it run while another device is waited for. */
+	OK(cudaSetDevice(1));
+	OK(push(0, run));
+	OK(cudaDeviceSynchronize());
+	IS(ran, 1);
 }
 
 static void role_delay(void)
@@ -86,6 +90,12 @@ static void touch(void *arg)
 	*(volatile uint8_t *)(uintptr_t)getpagesize() = 1;
 }
 
+static void touch_open(void *arg)
+{
+	sim_memory_open();
+	touch(arg);
+}
+
 static void reset(void)
 {
 	resets++;
@@ -112,6 +122,15 @@ static void role_illegal(void)
 	IS(cudaPeekAtLastError(), cudaErrorIllegalAddress);
 	/* Memory is closed again, and a program may end in order. */
 	IS(sim_count("faults"), 1);
+	/* What the work had opened is closed, and opens again for other work. */
+	void *p;
+	OK(cudaSetDevice(1));
+	OK(push(0, touch_open));
+	IS(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+	OK(cudaSetDevice(2));
+	OK(cudaMalloc(&p, 64));
+	OK(cudaMemset(p, 1, 64));
+	OK(cudaDeviceSynchronize());
 }
 
 static void stop(void *arg)
@@ -204,7 +223,7 @@ static void test_die(void **state)
 
 static void test_sticky(void **state)
 {
-	const char *env[] = {"ASAN_OPTIONS=handle_segv=0", NULL};
+	const char *env[] = {"ASAN_OPTIONS=handle_segv=0", "CUDASIM_DEVICES=3", NULL};
 
 	assert_int_equal(child_run_seeds("illegal", env), 0);
 	assert_true(child_said("kernel: device work touched memory that it may not"));

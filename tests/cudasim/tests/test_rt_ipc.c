@@ -4,6 +4,7 @@
 #include "tests/cudasim/tests/child.h"
 #include "tests/test.h"
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define MIB (1ull << 20)
@@ -218,17 +219,18 @@ static int refused(const char *const *exporter_env, const char *const *importer_
 	struct child a = child_start("exporter", exporter_env);
 	struct offer offer = offered(&a);
 
+	/* Dead is dead, though nobody asked yet how it ended. */
 	if (kill_first) {
+		siginfo_t info;
 		kill(a.pid, SIGKILL);
-		child_wait(&a);
+		assert_int_equal(waitid(P_PID, (id_t)a.pid, &info, WEXITED | WNOWAIT), 0);
 	}
 	struct child b = child_start("refused", importer_env);
 	child_send(b.fd, &offer, sizeof(offer), -1);
 	expect(&b, 'r');
-	if (!kill_first) {
+	if (!kill_first)
 		child_send(a.fd, "q", 1, -1);
-		assert_int_equal(child_wait(&a), 0);
-	}
+	assert_int_equal(child_wait(&a), kill_first ? CHILD_SIGNAL + SIGKILL : 0);
 	return child_wait(&b);
 }
 
@@ -249,6 +251,7 @@ static void test_refused(void **state)
 static void role_free_under(void)
 {
 	bool strict = getenv("CUDASIM_STRICT") != NULL;
+	const char *env[] = {"EXPECTED=205", NULL};
 	struct child b = child_start("survivor", NULL);
 	cudaIpcMemHandle_t handle;
 	struct offer offer;
@@ -262,6 +265,11 @@ static void role_free_under(void)
 	child_receive(b.fd, &letter, 1);
 	OK(cudaFree(d));
 	IS(sim_count("misuse"), 1);
+	/* Who has it keeps it; nobody else gets it. */
+	struct child c = child_start("refused", env);
+	child_send(c.fd, &offer, sizeof(offer), -1);
+	child_receive(c.fd, &letter, 1);
+	IS(child_wait(&c), 0);
 	IS(cudaPeekAtLastError(), strict ? cudaErrorLaunchFailure : cudaSuccess);
 	IS(cudaMalloc(&d, 64), strict ? cudaErrorLaunchFailure : cudaSuccess);
 	kill(b.pid, SIGKILL);

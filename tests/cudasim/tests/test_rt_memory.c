@@ -38,6 +38,10 @@ static void role_poison(void)
 	OK(cudaFree(c));
 	OK(cudaFree(NULL));
 	IS(cudaFree(c), cudaErrorInvalidValue);
+	OK(cudaMalloc((void **)&c, 100));
+	IS(cudaFree(c + 1), cudaErrorInvalidValue);
+	(void)cudaGetLastError();
+	IS(cudaFree(c + 1), cudaErrorInvalidValue);
 	IS(cudaGetLastError(), cudaErrorInvalidValue);
 	IS(cudaGetLastError(), cudaSuccess);
 }
@@ -122,6 +126,12 @@ static void role_stale(void)
 
 	OK(cudaMalloc((void **)&d, 2 * MIB));
 	OK(cudaFree((void *)d));
+	/* Its address is nobody's soon after, so that a stale pointer meets nothing. */
+	for (int i = 0; i < 8; i++) {
+		uint8_t *p = mmap(NULL, 2 * MIB, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		CHECK(p != MAP_FAILED && (d < p || d >= p + 2 * MIB));
+	}
 	sim_memory_open();
 	d[0] = 1;
 }
@@ -161,8 +171,10 @@ static void role_pinned(void)
 /* A pinned source is read when the stream gets there, a pageable one before the call returns. */
 static void role_staging(void)
 {
+	static uint8_t host[64];
 	uint8_t pageable[64] = {1}, back[64] = {0}, *pinned, *d, *e;
 
+	OK(cudaHostRegister(host, sizeof(host), 0));
 	OK(cudaMallocHost((void **)&pinned, 64));
 	OK(cudaMalloc((void **)&d, 64));
 	OK(cudaMalloc((void **)&e, 64));
@@ -176,6 +188,16 @@ static void role_staging(void)
 	IS(sim_count("work.memcpy"), 2);
 	IS(child_byte(d), 2);
 	IS(child_byte(e), 1);
+	/* A free, and an end of pinning, wait for what was queued. */
+	OK(cudaMemcpyAsync(pinned, d, 64, cudaMemcpyDeviceToHost, 0));
+	pinned[0] = 3;
+	OK(cudaFree(e));
+	IS(pinned[0], 2);
+	OK(cudaMalloc((void **)&e, 64));
+	OK(cudaMemset(e, 1, 64));
+	OK(cudaMemcpyAsync(host, e, 64, cudaMemcpyDeviceToHost, 0));
+	OK(cudaHostUnregister(host));
+	IS(host[63], 1);
 	/* To pageable memory the call waits; to pinned memory it does not. */
 	OK(cudaMemcpyAsync(back, d, 64, cudaMemcpyDeviceToHost, 0));
 	IS(back[0], 2);
