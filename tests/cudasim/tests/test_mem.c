@@ -57,6 +57,15 @@ static void with_slot(struct mem_peer *p, enum mem_op op, uint32_t slot)
 	mem_peer_must(p, &(struct mem_ask){.op = op, .slot = slot}, -1);
 }
 
+/* Nobody maps it any more: if somebody did, the simulator would break the device for it. */
+static void free_slab(struct mem_peer *p, const struct mem_answer *slab)
+{
+	mem_peer_must(p, &(struct mem_ask){.op = MEM_FREE, .slot = slab->slot}, -1);
+	struct mem_answer next = alloc(p, SLAB_BYTES);
+	if (next.fd >= 0)
+		close(next.fd);
+}
+
 static void drop_fd(struct mem_answer *slab)
 {
 	if (slab->fd >= 0)
@@ -89,7 +98,7 @@ static void test_both_sides_see_the_same_bytes(void **state)
 	put(&reader, slot, SLAB_BYTES - 8, ~PATTERN);
 	assert_int_equal(get(&owner, slab.slot, SLAB_BYTES - 8), ~PATTERN);
 	with_slot(&reader, MEM_UNMAP, slot);
-	with_slot(&owner, MEM_FREE, slab.slot);
+	free_slab(&owner, &slab);
 	end_two();
 }
 
@@ -131,7 +140,7 @@ static void test_imports_are_counted(void **state)
 	uint32_t slot = import(&reader, &slab);
 	assert_int_equal(get(&reader, slot, 0), PATTERN);
 	with_slot(&reader, MEM_UNMAP, slot);
-	with_slot(&owner, MEM_FREE, slab.slot);
+	free_slab(&owner, &slab);
 	drop_fd(&slab);
 	end_two();
 }
