@@ -49,6 +49,13 @@ struct cuda_attention {
 	const uint32_t *decodes;
 	uint32_t decode_count;
 	uint32_t splits_max; /* of the longest sequence of `decodes`, all of its keys counted */
+	/*
+	 * Prefill on Hopper: pages in these bytes may be read by TMA if page_tokens is a multiple
+	 * of CUDA_ATTN_KEYS; an address range, not all of which need be memory. 0: none.
+	 */
+	uint64_t tma_base; /* 16-byte aligned; pages lie at multiples of 2 * head_dim bytes from it
+			    */
+	uint64_t tma_bytes;
 	float *workspace; /* cuda_attn_workspace_bytes(), 16-byte aligned; decode alone uses it */
 };
 

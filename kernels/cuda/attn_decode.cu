@@ -87,6 +87,7 @@ KV_KERNEL __launch_bounds__(S::threads, BLOCKS) attn_decode(attn_args a, uint32_
 	rows.row0 = seq.row0;
 	rows.pos0 = seq.pos0;
 	rows.page0 = seq.page0;
+	rows.stored = seq.pos0 + seq.rows;
 	rows.kv_head = blockIdx.y;
 	rows.packed0 = blockIdx.x % row_blocks * SLOTS_STEP;
 	if (rows.packed0 >= seq.rows * a.gqa)
@@ -128,7 +129,8 @@ KV_KERNEL __launch_bounds__(MERGE_WARPS *KV_WARP)
 	if (span.count == 1)
 		return;
 	for (uint32_t s = 0; s < span.count; s++) {
-		size_t at = decode_partial(a, blockIdx.x, blockIdx.y, splits, s, slots, packed);
+		uint32_t split = KVD_MUTANT(attn_fold_backwards) ? span.count - 1 - s : s;
+		size_t at = decode_partial(a, blockIdx.x, blockIdx.y, splits, split, slots, packed);
 		const float2 *from = reinterpret_cast<const float2 *>(a.partial_o + at * HEAD_DIM);
 		float2 ml = *reinterpret_cast<const float2 *>(a.partial_ml + at * 2);
 		float wt, ws;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention of prompts on Hopper: the same tiles, splits and folds as attn_prefill.cu, with wgmma.
- * A block has three warpgroups. The first gathers K and V from the pages into a ring of key tiles;
- * the others own 64 packed rows each, and have the scores of the next tile computed while they turn
- * this one's into weights and while its values are summed.
+ * A block has three warpgroups. The first brings K and V from the pages into a ring of key tiles,
+ * by TMA where a tile lies in one page and all of it may be read, else piece by piece. The others
+ * own 64 packed rows each, and have the scores of the next tile computed while they turn this one's
+ * into weights and while its values are summed.
  *
- *   full[slot]:   each thread of the producer, once its part of the tile is there
+ *   full[slot]:   each thread of the producer, once its part of the tile is there; and TMA's bytes
  *   empty[slot]:  each warp of the consumers, once no product of its own reads the tile any more
  *
  * A product takes 16 summands, as mma.m16n8k16 does: the order of all sums is the same. Whether a
@@ -76,12 +77,48 @@ template <class S> KV_DEVICE void ring_release(const hopper_ring<S> &r, uint32_t
 }
 
 /*
+ * Whether TMA may bring a tile: it lies in one page, known to the map, and every key of it is one
+ * that was stored and that a row of the block may see.
+ */
+KV_DEVICE bool by_tma(const attn_args &a, const attn_rows &rows, const uint64_t *table,
+		      uint32_t tile, uint32_t lo, uint64_t *out_address)
+{
+	uint32_t base = tile * CUDA_ATTN_KEYS;
+	uint64_t head = static_cast<uint64_t>(CUDA_ATTN_KEYS) * a.head_bytes / a.page_tokens;
+
+	if (!a.tma_bytes || base < lo || base + CUDA_ATTN_KEYS > rows.stored)
+		return false;
+	*out_address = table[base / CUDA_ATTN_PAGE_STEP % (2 * ATTN_SPLIT_STEPS)];
+	return *out_address >= a.tma_base &&
+	       *out_address + a.kv_heads * a.head_bytes + head <= a.tma_base + a.tma_bytes;
+}
+
+/* One thread: has TMA bring K and V of a tile. */
+template <class S>
+KV_DEVICE void tma_tile(const attn_args &a, const kv_tensor_map &map, unsigned char *to,
+			uint64_t address, uint64_t *full)
+{
+	uint64_t v_address = address + a.kv_heads * a.head_bytes;
+	uint32_t k = static_cast<uint32_t>((address - a.tma_base) / (S::head_dim * 2));
+	uint32_t v = static_cast<uint32_t>((v_address - a.tma_base) / (S::head_dim * 2));
+
+	ATTN_UNROLL
+	for (uint32_t dim = 0; dim < S::head_dim; dim += ATTN_COLUMN) {
+		unsigned char *column = to + dim / ATTN_COLUMN * CUDA_ATTN_KEYS * ATTN_LINE_BYTES;
+
+		kv_tma_load(column, map, dim, k, full);
+		kv_tma_load(column + S::tile_bytes, map, dim, v, full);
+	}
+	kv_mbarrier_arrive_after(full, 2 * S::tile_bytes);
+}
+
+/*
  * One thread of the producer. It announces a tile when the next one's copies are under way, or when
  * it must wait for room: who waits has announced all it has.
  */
 template <class S>
-KV_DEVICE void produce(const attn_args &a, const attn_rows &rows, const hopper_ring<S> &r,
-		       uint32_t lo, uint32_t hi)
+KV_DEVICE void produce(const attn_args &a, const attn_rows &rows, const kv_tensor_map &map,
+		       const hopper_ring<S> &r, uint32_t lo, uint32_t hi)
 {
 	uint64_t *table = reinterpret_cast<uint64_t *>(r.smem + S::table_offset);
 	uint32_t first = lo / CUDA_ATTN_KEYS;
@@ -94,9 +131,11 @@ KV_DEVICE void produce(const attn_args &a, const attn_rows &rows, const hopper_r
 				S::head_dim);
 	kv_barrier(PRODUCER_BARRIER, KV_WARPGROUP);
 	attn_load_q<S>(a, rows, r.smem + S::q_offset);
+	kv_cp_commit();
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t tile = first + i, parity = (i / S::stages + 1) % 2;
 		uint64_t *empty = r.empty + i % S::stages;
+		uint64_t address;
 
 		if (i && tile % ATTN_SPLIT_TILES == 0) {
 			kv_barrier(PRODUCER_BARRIER, KV_WARPGROUP);
@@ -112,6 +151,20 @@ KV_DEVICE void produce(const attn_args &a, const attn_rows &rows, const hopper_r
 			}
 			kv_mbarrier_wait(empty, parity);
 		}
+		if (by_tma(a, rows, table, tile, lo, &address)) {
+			/* What came piece by piece before, q too, is announced first. */
+			kv_cp_wait<0>();
+			if (pending)
+				ring_fill(r, i - 1);
+			pending = false;
+			kv_fence_async();
+			if (threadIdx.x == 0)
+				tma_tile<S>(a, map, ring_tile(r, i), address,
+					    r.full + i % S::stages);
+			else
+				kv_mbarrier_arrive(r.full + i % S::stages);
+			continue;
+		}
 		attn_load_tile<S>(a, table, ring_tile(r, i), tile, lo, hi);
 		kv_cp_commit();
 		if (pending) {
@@ -121,7 +174,8 @@ KV_DEVICE void produce(const attn_args &a, const attn_rows &rows, const hopper_r
 		pending = true;
 	}
 	kv_cp_wait<0>();
-	ring_fill(r, count - 1);
+	if (pending)
+		ring_fill(r, count - 1);
 }
 
 /* Begins the scores of a tile. */
@@ -266,7 +320,8 @@ KV_DEVICE void consume(const attn_args &a, const attn_rows &rows, const hopper_r
 	attn_store<S>(a, rows, &state, row, 0);
 }
 
-template <class S> KV_DEVICE void hopper_block(const attn_args &a, unsigned char *smem)
+template <class S>
+KV_DEVICE void hopper_block(const attn_args &a, const kv_tensor_map &map, unsigned char *smem)
 {
 	hopper_ring<S> r;
 	attn_rows rows;
@@ -288,7 +343,7 @@ template <class S> KV_DEVICE void hopper_block(const attn_args &a, unsigned char
 	uint32_t warp = __shfl_sync(KV_FULL_MASK, threadIdx.x / KV_WARP, 0);
 	if (warp < 4) {
 		kv_registers_drop<PRODUCER_REGISTERS>();
-		produce<S>(a, rows, r, lo, hi);
+		produce<S>(a, rows, map, r, lo, hi);
 	} else {
 		kv_registers_raise<CONSUMER_REGISTERS>();
 		consume<S>(a, rows, r, lo, hi, warp - 4);
@@ -298,24 +353,46 @@ template <class S> KV_DEVICE void hopper_block(const attn_args &a, unsigned char
 #else
 
 /* Another architecture: its image is never launched. */
-template <class S> KV_DEVICE void hopper_block(const attn_args &, unsigned char *)
+template <class S>
+KV_DEVICE void hopper_block(const attn_args &, const kv_tensor_map &, unsigned char *)
 {
 }
 
 #endif
 
-template <class S> KV_KERNEL __launch_bounds__(S::block_threads, 1) attn_prefill_sm90(attn_args a)
+template <class S>
+KV_KERNEL __launch_bounds__(S::block_threads, 1)
+	attn_prefill_sm90(attn_args a, const KV_GRID_CONSTANT kv_tensor_map map)
 {
 	KV_SMEM(unsigned char, smem);
 
-	hopper_block<S>(a, smem);
+	hopper_block<S>(a, map, smem);
+}
+
+/* The range that TMA may read, if the shapes are made for it; none is no error. */
+static cudaError_t map_init(kv_tensor_map *map, attn_args *args, const struct cuda_attention *a)
+{
+	uint64_t lines = a->tma_bytes / (a->head_dim * 2);
+
+	*map = kv_tensor_map();
+	if (!lines || lines > INT32_MAX || a->page_tokens % CUDA_ATTN_KEYS)
+		return cudaSuccess;
+	args->tma_base = a->tma_base;
+	args->tma_bytes = a->tma_bytes;
+	return kv_tensor_map_init(map, a->tma_base, lines, a->head_dim);
 }
 
 template <class S>
-static cudaError_t hopper_launch(cudaStream_t stream, const attn_args &args, uint32_t tiles)
+static cudaError_t hopper_launch(cudaStream_t stream, attn_args *args,
+				 const struct cuda_attention *a)
 {
-	return KV_LAUNCH(attn_prefill_sm90<S>, dim3(tiles, args.kv_heads), dim3(S::block_threads),
-			 S::smem_bytes, stream, args);
+	kv_tensor_map map;
+	cudaError_t e = map_init(&map, args, a);
+
+	if (e != cudaSuccess)
+		return e;
+	return KV_LAUNCH(attn_prefill_sm90<S>, dim3(a->tile_count, a->kv_heads),
+			 dim3(S::block_threads), S::smem_bytes, stream, *args, map);
 }
 
 /* wgmma is of compute capability 9.0 alone. */
@@ -345,9 +422,9 @@ extern "C" cudaError_t cuda_attn_prefill_sm90(cudaStream_t stream, const struct 
 		return cudaSuccess;
 	switch (a->head_dim) {
 	case 64:
-		return hopper_launch<hopper_64>(stream, args, a->tile_count);
+		return hopper_launch<hopper_64>(stream, &args, a);
 	case 128:
-		return hopper_launch<hopper_128>(stream, args, a->tile_count);
+		return hopper_launch<hopper_128>(stream, &args, a);
 	default:
 		return cudaErrorInvalidValue;
 	}

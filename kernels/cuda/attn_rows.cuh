@@ -21,6 +21,7 @@
 #endif
 
 #define ATTN_LINE_BYTES 128u
+#define ATTN_COLUMN 64u /* dimensions of a line */
 #define ATTN_SPLIT_TILES (CUDA_ATTN_SPLIT / CUDA_ATTN_KEYS)
 #define ATTN_SPLIT_STEPS (CUDA_ATTN_SPLIT / CUDA_ATTN_PAGE_STEP)
 #define ATTN_TABLE_BYTES (2 * ATTN_SPLIT_STEPS * sizeof(uint64_t))
@@ -42,6 +43,8 @@ struct attn_args {
 	uint32_t page_tokens;
 	uint32_t window;
 	uint32_t tile_rows;
+	uint64_t tma_base; /* Hopper's prefill alone */
+	uint64_t tma_bytes;
 	float scale_log2; /* scale * log2(e) */
 };
 
@@ -77,6 +80,7 @@ struct attn_rows {
 	uint32_t kv_head;
 	uint32_t packed0;
 	uint32_t count;
+	uint32_t stored; /* tokens of the sequence whose K and V are there */
 };
 
 KV_DEVICE uint32_t attn_row_pos(const attn_args &a, const attn_rows &rows, uint32_t r)
@@ -123,6 +127,7 @@ KV_DEVICE bool attn_tile_rows(const attn_args &a, uint32_t tile, uint32_t kv_hea
 	rows.row0 = seq.row0 + t.first_row;
 	rows.pos0 = seq.pos0 + t.first_row;
 	rows.page0 = seq.page0;
+	rows.stored = seq.pos0 + seq.rows;
 	rows.kv_head = kv_head;
 	rows.packed0 = z * rows_max;
 	if (rows.packed0 >= packed)
@@ -183,6 +188,9 @@ KV_DEVICE void attn_view_init(attn_view<BLOCKS> &v, const attn_args &a, const at
 
 		v.lo[i / 2][i % 2] = valid ? attn_first_key(a, attn_row_pos(a, rows, r)) : 0;
 		v.hi[i / 2][i % 2] = valid ? attn_row_pos(a, rows, r) + 1 : 0;
+		if (KVD_MUTANT(attn_causal_by_tile) && valid)
+			v.hi[i / 2][i % 2] =
+				rows.pos0 + (rows.packed0 + rows.count - 1) / a.gqa + 1;
 	}
 }
 

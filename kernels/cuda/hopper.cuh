@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What only sm_90a has: matrix products of a warpgroup that read shared memory by themselves
- * (wgmma), barriers in shared memory that count arrivals (mbarrier), registers moved between
- * warpgroups. As in common.cuh there are two sides with one interface.
+ * (wgmma), barriers in shared memory that count arrivals (mbarrier), copies of whole boxes (TMA),
+ * registers moved between warpgroups. As in common.cuh there are two sides with one interface.
  *
  * The products belong to the asynchronous proxy: shared memory that threads or cp.async wrote is
  * theirs to read only after kv_fence_async of who wrote it, and then a barrier. Accumulators and A
@@ -19,9 +19,84 @@
 
 #include <exec/hopper.h>
 
-#elif !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define KV_GRID_CONSTANT
 
-/* A matrix in shared memory in lines of 128 bytes, swizzled: address bits 4-6 ^= bits 7-9. */
+/* The simulator's TMA has copied when the call returns. */
+struct kv_tensor_map {
+	const unsigned char *base;
+	uint64_t lines;
+	uint64_t line_bytes;
+};
+
+static inline cudaError_t kv_tensor_map_init(kv_tensor_map *map, uint64_t base, uint64_t lines,
+					     uint32_t line_elements)
+{
+	map->base = reinterpret_cast<const unsigned char *>(base);
+	map->lines = lines;
+	map->line_bytes = line_elements * 2;
+	return cudaSuccess;
+}
+
+KV_DEVICE void kv_tma_load(void *smem, const kv_tensor_map &map, uint32_t element, uint32_t line,
+			   uint64_t *bar)
+{
+	const unsigned char *from = map.base + line * map.line_bytes + element * 2;
+	uintptr_t to = reinterpret_cast<uintptr_t>(smem);
+
+	for (uint32_t i = 0; i < 64 * 8; i++, to += 16) {
+		void *piece = reinterpret_cast<void *>(to ^ (to >> 7 & 7) << 4);
+
+		if (line + i / 8 < map.lines)
+			memcpy(piece, from + i / 8 * map.line_bytes + i % 8 * 16, 16);
+		else
+			memset(piece, 0, 16);
+	}
+}
+
+KV_DEVICE void kv_mbarrier_arrive_after(uint64_t *bar, uint32_t bytes, SIM_PLACE)
+{
+	sim_mbarrier_arrive(bar, SIM_HERE);
+}
+
+#else
+
+#include <cuda.h>
+
+#define KV_GRID_CONSTANT __grid_constant__
+
+/* Lines of bf16 in global memory, of which kv_tma_load copies boxes. */
+typedef CUtensorMap kv_tensor_map;
+
+/*
+ * `lines` lines of `line_elements` from `base` on, a multiple of 16; only what a copy asks for need
+ * be memory.
+ */
+static inline cudaError_t kv_tensor_map_init(kv_tensor_map *map, uint64_t base, uint64_t lines,
+					     uint32_t line_elements)
+{
+	const cuuint64_t shape[] = {line_elements, lines};
+	const cuuint64_t pitch[] = {line_elements * 2ull};
+	const cuuint32_t box[] = {64, 64}, step[] = {1, 1};
+	cudaDriverEntryPointQueryResult found;
+	void *encode = nullptr;
+	cudaError_t e = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000,
+							 cudaEnableDefault, &found);
+
+	if (e != cudaSuccess || !encode)
+		return e != cudaSuccess ? e : cudaErrorNotSupported;
+	return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(encode)(
+		       map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, reinterpret_cast<void *>(base),
+		       shape, pitch, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+		       CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+		       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS
+		       ? cudaSuccess
+		       : cudaErrorInvalidValue;
+}
+
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/* A matrix in shared memory in lines of 128 bytes, swizzled: address bits 4-6 ^= bits 7-9.
+ */
 struct kv_operand {
 	uint64_t bits;
 };
@@ -159,6 +234,30 @@ KV_DEVICE void kv_mbarrier_arrive(uint64_t *bar)
 		     : "memory");
 }
 
+/* Arrives; the phase does not end before `bytes` of kv_tma_load have come. */
+KV_DEVICE void kv_mbarrier_arrive_after(uint64_t *bar, uint32_t bytes)
+{
+	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(
+			     kv_smem_address(bar)),
+		     "r"(bytes)
+		     : "memory");
+}
+
+/*
+ * One thread: begins the copy of 64 elements of each of 64 lines into lines of 128 bytes, swizzled
+ * as kv_operand's; `smem` is a multiple of 1024. The map is a KV_GRID_CONSTANT argument of the
+ * kernel. The phase that it counts for is the one that is open when kv_mbarrier_arrive_after
+ * follows.
+ */
+KV_DEVICE void kv_tma_load(void *smem, const kv_tensor_map &map, uint32_t element, uint32_t line,
+			   uint64_t *bar)
+{
+	asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+		     "[%0], [%1, {%2, %3}], [%4];\n" ::"r"(kv_smem_address(smem)),
+		     "l"(&map), "r"(element), "r"(line), "r"(kv_smem_address(bar))
+		     : "memory");
+}
+
 /* Whether the phase of this parity has ended. */
 KV_DEVICE bool kv_mbarrier_test(uint64_t *bar, uint32_t parity)
 {
@@ -201,6 +300,8 @@ template <int N> KV_DEVICE void kv_registers_drop()
 {
 	asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(N));
 }
+
+#endif
 
 #endif
 

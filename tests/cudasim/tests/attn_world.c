@@ -18,8 +18,8 @@
 #define CHUNKS_MAX 64u
 
 /*
- * Weights are rounded to bf16 before they meet V (2^-8 of each at most), and so is the result; sums in
- * fp32 over at most some thousand terms and exponentials of 2 ulp are far below that.
+ * Weights are rounded to bf16 before they meet V (2^-8 of each at most), and so is the result; sums
+ * in fp32 over at most some thousand terms and exponentials of 2 ulp are far below that.
  */
 #define TOLERANCE (0x1p-7 + 0x1p-11)
 
@@ -260,6 +260,8 @@ void attn_world_run(const struct attn_world *w, const struct attn_chunk *chunks,
 	pool_bytes = r.page_count * kvd_layout_page_bytes(&r.layout);
 	pool = device_fill(NAN_BYTE, pool_bytes);
 	upload_pages(&r, pool);
+	r.a.tma_base = w->tma ? (uint64_t)(uintptr_t)pool : 0;
+	r.a.tma_bytes = w->tma ? pool_bytes : 0;
 	r.a.scale = 1 / sqrtf((float)w->head_dim);
 	r.a.layer_k_offset = kvd_layout_k(&r.layout, LAYER, 0);
 	r.a.head_bytes = kvd_layout_head_bytes(&r.layout);

@@ -118,6 +118,8 @@ static void all_paths(const struct attn_world *shape)
 	if (hopper()) {
 		k->w.prefill = cuda_attn_prefill_sm90;
 		all_prefills(k);
+		k->w.tma = true;
+		all_prefills(k);
 	}
 	known_free(k);
 }
@@ -140,6 +142,10 @@ static void test_head_dim_128(void **state)
 		.heads = 8, .kv_heads = 2, .head_dim = 128, .page_tokens = 32});
 	all_paths(&(struct attn_world){
 		.heads = 8, .kv_heads = 1, .head_dim = 128, .page_tokens = 48, .window = 512});
+	all_paths(&(struct attn_world){
+		.heads = 4, .kv_heads = 2, .head_dim = 128, .page_tokens = 64, .window = 300});
+	all_paths(&(struct attn_world){
+		.heads = 2, .kv_heads = 1, .head_dim = 128, .page_tokens = 192});
 }
 
 static void test_head_dim_256(void **state)
