@@ -55,7 +55,7 @@ def all_steps(build, deps):
         Step("mps", "IPC between a client of MPS and one that is not",
              program("probe_mps"), 40),
         Step("attention", "flash attention against GEMM peak, bandwidth, standard attention",
-             program("bench_attention"), 60),
+             program("perf_attention"), 60),
     ]
 
 
