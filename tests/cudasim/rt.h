@@ -62,7 +62,6 @@ enum rt_kind {
 #undef X
 		RT_KIND_COUNT
 };
-const char *rt_kind_name(enum rt_kind kind);
 
 /* A device of this process. The physical number is the machine's, the index the process's. */
 struct rt_device {
@@ -81,7 +80,7 @@ void rt_unlock(void);
 /* Gives the lock up for that long. */
 void rt_pause_us(unsigned us);
 
-/* rt_machine.c: devices of this process, in order; count < 0: no driver. */
+/* rt_device.c: devices of this process, in order; count < 0: no driver. */
 int rt_device_count(void);
 struct rt_device *rt_device(int index);
 int rt_device_current(void);

@@ -98,7 +98,7 @@ cudaError_t rt_capture_node(struct CUstream_st *stream, struct rt_body *body)
 	uint32_t node = c->program->count;
 
 	if (c->broken) {
-		rt_body_unref(body);
+		rt_body_free(body);
 		return cudaErrorStreamCaptureInvalidated;
 	}
 	cudaError_t e = rt_program_add(c->program, body, stream->deps, stream->dep_count);

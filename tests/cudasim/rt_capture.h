@@ -20,7 +20,7 @@ cudaError_t rt_capture_unsafe(void);
 cudaError_t rt_capture_waits(struct CUstream_st *stream);
 /* The stream is about to be used: the legacy one not while a blocking stream captures. */
 cudaError_t rt_capture_implicit(struct CUstream_st *stream);
-/* Adds a node; takes the body's reference over. */
+/* Adds a node; takes the body over. */
 cudaError_t rt_capture_node(struct CUstream_st *stream, struct rt_body *body);
 cudaError_t rt_capture_record(struct CUstream_st *stream, struct rt_capture_point *point);
 cudaError_t rt_capture_wait(struct CUstream_st *stream, const struct rt_capture_point *point);

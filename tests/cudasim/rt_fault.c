@@ -46,11 +46,6 @@ static const char *const names[] = {
 		"any",
 };
 
-const char *rt_kind_name(enum rt_kind kind)
-{
-	return names[kind];
-}
-
 /* One rule; the text behind it, or NULL if it cannot be understood. */
 static const char *fault_parse_rule(enum fault_action action, const char *text)
 {

@@ -20,7 +20,7 @@ struct rt_program {
 
 struct rt_program *rt_program_new(void);
 void rt_program_unref(struct rt_program *program);
-/* Takes the body's reference over, also when it fails. */
+/* Takes the body over, also when it fails. */
 cudaError_t rt_program_add(struct rt_program *program, struct rt_body *body, const uint32_t *deps,
 			   uint32_t dep_count);
 /* A graph's handle for the program, whose reference it takes over. */

@@ -269,9 +269,3 @@ uint64_t rt_machine_free_bytes(int physical)
 		close(dir);
 	return used > all ? 0 : all - used;
 }
-
-void rt_machine_sweep(void)
-{
-	for (int p = 0; p < RT_DEVICES_MAX; p++)
-		(void)rt_machine_free_bytes(p);
-}

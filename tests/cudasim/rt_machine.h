@@ -29,7 +29,5 @@ int rt_machine_identify(int fd, struct rt_segment *out);
  */
 bool rt_machine_leave(const struct rt_segment *segment, bool hide);
 uint64_t rt_machine_free_bytes(int physical);
-/* Takes back what dead processes left. */
-void rt_machine_sweep(void);
 
 #endif

@@ -44,14 +44,6 @@ static int map_key(void)
 	return key;
 }
 
-bool rt_map_guarded(void)
-{
-	rt_lock();
-	bool yes = map_key() >= 0;
-	rt_unlock();
-	return yes;
-}
-
 void sim_memory_open(void)
 {
 	if (open_depth++ == 0 && key >= 0)

@@ -16,8 +16,6 @@ int rt_map_protect(uint8_t *base, uint64_t bytes, int prot);
 void rt_map_unfile(uint8_t *base, uint64_t bytes);
 /* The address lies in what was reserved, whether or not anything is there. */
 bool rt_map_owns(const void *at);
-/* True where the CPU keeps host code from device memory. */
-bool rt_map_guarded(void);
 
 /* How many sim_memory_open() of this thread have no end yet; to come back to after a fault. */
 unsigned rt_map_depth(void);

@@ -18,7 +18,7 @@ void rt_program_unref(struct rt_program *program)
 	if (!program || --program->refs)
 		return;
 	for (uint32_t i = 0; i < program->count; i++) {
-		rt_body_unref(program->nodes[i].body);
+		rt_body_free(program->nodes[i].body);
 		free(program->nodes[i].deps);
 	}
 	free(program->nodes);
@@ -45,7 +45,7 @@ cudaError_t rt_program_add(struct rt_program *program, struct rt_body *body, con
 	node.deps = malloc(dep_count * sizeof(*deps) + 1);
 	if (!node.deps || (program->count == program->room && !program_grow(program))) {
 		free(node.deps);
-		rt_body_unref(body);
+		rt_body_free(body);
 		return cudaErrorMemoryAllocation;
 	}
 	if (dep_count)

@@ -43,19 +43,12 @@ struct rt_body *rt_body_new(const struct rt_body *body)
 		return NULL;
 	}
 	*copy = *body;
-	copy->refs = 1;
 	return copy;
 }
 
-struct rt_body *rt_body_ref(struct rt_body *body)
+void rt_body_free(struct rt_body *body)
 {
-	body->refs++;
-	return body;
-}
-
-void rt_body_unref(struct rt_body *body)
-{
-	if (!body || --body->refs)
+	if (!body)
 		return;
 	if (body->drop)
 		body->drop(body->arg);
@@ -91,7 +84,7 @@ static void queue_item_free(struct rt_item *item)
 	}
 	rt_mark_unref(item->record);
 	rt_mark_unref(item->wait);
-	rt_body_unref(item->body);
+	rt_body_free(item->body);
 	rt_launch_free(item->launch);
 	free(item);
 }
@@ -103,7 +96,7 @@ cudaError_t rt_queue_add(struct CUstream_st *stream, const struct rt_item *item)
 	if (!copy) {
 		rt_mark_unref(item->record);
 		rt_mark_unref(item->wait);
-		rt_body_unref(item->body);
+		rt_body_free(item->body);
 		rt_launch_free(item->launch);
 		return cudaErrorMemoryAllocation;
 	}

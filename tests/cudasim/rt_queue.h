@@ -5,9 +5,8 @@
 
 #include "tests/cudasim/rt.h"
 
-/* What a piece of work does. Shared by an item and the nodes of graphs. */
+/* What a piece of work does: an item's, or a node's of a graph. */
 struct rt_body {
-	uint32_t refs;
 	enum rt_kind kind;
 	bool host; /* runs as host code: device memory stays closed */
 	void (*run)(void *arg);
@@ -52,8 +51,7 @@ struct CUstream_st {
 
 /* Takes `arg` over at once: without memory it is dropped, and NULL comes back. */
 struct rt_body *rt_body_new(const struct rt_body *body);
-struct rt_body *rt_body_ref(struct rt_body *body);
-void rt_body_unref(struct rt_body *body);
+void rt_body_free(struct rt_body *body);
 struct rt_mark *rt_mark_new(void);
 struct rt_mark *rt_mark_ref(struct rt_mark *mark);
 void rt_mark_unref(struct rt_mark *mark);
@@ -62,7 +60,7 @@ void rt_mark_unref(struct rt_mark *mark);
 cudaError_t rt_stream_get(cudaStream_t handle, struct CUstream_st **out);
 struct CUstream_st *rt_stream_first(void);
 void rt_stream_collect(void);
-/* Captures the body or queues it; takes the reference over. NULL: out of memory. */
+/* Captures the body or queues it; takes it over. NULL: out of memory. */
 cudaError_t rt_stream_push(struct CUstream_st *stream, struct rt_body *body);
 
 /* rt_queue.c: takes the item's references over, also when it fails. */

@@ -75,7 +75,7 @@ cudaError_t rt_stream_push(struct CUstream_st *stream, struct rt_body *body)
 		return cudaErrorMemoryAllocation;
 	cudaError_t e = rt_capture_implicit(stream);
 	if (e != cudaSuccess) {
-		rt_body_unref(body);
+		rt_body_free(body);
 		return e;
 	}
 	if (stream->capture)

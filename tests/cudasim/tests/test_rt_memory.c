@@ -240,7 +240,7 @@ static bool has_keys(void)
 
 static void test_touch(void **state)
 {
-	const char *env[] = {"ASAN_OPTIONS=handle_segv=0", NULL};
+	const char *env[] = {"ASAN_OPTIONS=handle_segv=0", "CUDASIM_PKEY=1", NULL};
 
 	if (!has_keys()) {
 		print_message("this CPU has no protection keys: host code may touch memory\n");
