@@ -30,7 +30,9 @@ class Runner(unittest.TestCase):
         self.assertEqual((self.said[0], self.said[-1]), ("hello", "end"))
 
     def test_statuses(self):
-        self.assertEqual(self.run_step("exit 1").state, runner.FAILED)
+        self.assertEqual(self.run_step("exit 1").why, "exit status 1")
+        r = self.run_step("echo 'failed: wrong bytes'; exit 1")
+        self.assertEqual((r.state, r.why), (runner.FAILED, "wrong bytes"))
         r = self.run_step("echo 'not possible here: no GPU'; exit 77")
         self.assertEqual((r.state, r.why), (runner.IMPOSSIBLE, "no GPU"))
         r = self.run_step("kill -SEGV $$")

@@ -32,8 +32,11 @@ def main():
         status = setup(args.build, env) or subprocess.run(
             ["ninja", "-k", "0", "-C", args.build, *TARGETS], env=env, check=False).returncode
     except FileNotFoundError as e:
-        print(f"there is no {e.filename} on this host", flush=True)
+        print(f"failed: there is no {e.filename} on this host", flush=True)
         status = 1
+    else:
+        if status:
+            print("failed: not all of it compiles; see above", flush=True)
     return 1 if status else 0
 
 

@@ -54,7 +54,7 @@ def say_gpu():
     elif os.path.exists("/dev/nvidia0"):
         finding("no nvidia-smi and no driver's version, but a /dev/nvidia0")
     else:
-        print("there is no NVIDIA driver on this host", flush=True)
+        print("failed: there is no NVIDIA driver on this host", flush=True)
         return False
     return True
 
@@ -97,7 +97,7 @@ def say_tools(folder):
         if version:
             finding(f"{nvcc}: {version.splitlines()[-2].strip()}")
             return True
-    print("there is no nvcc on this host", flush=True)
+    print("failed: there is no nvcc on this host", flush=True)
     return False
 
 

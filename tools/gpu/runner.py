@@ -6,6 +6,7 @@ A step is a program. What it prints goes to the screen and is read for three kin
     finding: WORDS               a sentence for the table
     figure NAME: VALUE [UNIT]    a number for the table
     not possible here: WHY       with exit status 77: the host forbids the whole step
+    failed: WHY                  beside another exit status
 
 Whatever a step leaves behind (its children may have made sessions of their own) is ended before the
 next one begins: this process adopts orphans.
@@ -43,6 +44,8 @@ class Result:
         figure = FIGURE.match(line)
         if figure:
             self.figures.append((figure[1], figure[2], figure[3] or ""))
+        elif line.startswith("failed: "):
+            self.why = line[8:]
         elif line.startswith("finding: "):
             self.findings.append(line[9:])
         elif line.startswith("not possible here: "):
@@ -138,14 +141,14 @@ def end(process):
 
 def judge(result, status):
     if status == 0:
-        result.state = OK
+        result.state, result.why = OK, ""
     elif status == EXIT_IMPOSSIBLE:
         result.state = IMPOSSIBLE
         result.why = result.impossible.pop() if result.impossible else "it does not say why"
     elif status < 0:
         result.state, result.why = FAILED, f"ended by {signal.Signals(-status).name}"
     else:
-        result.state, result.why = FAILED, f"exit status {status}"
+        result.state, result.why = FAILED, result.why or f"exit status {status}"
 
 
 def run(name, argv, limit_s, say, env=None):

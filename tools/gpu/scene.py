@@ -247,6 +247,10 @@ def parse():
     return parser.parse_args()
 
 
+class Impossible(Exception):
+    """This host has not what the scene needs; the words say what."""
+
+
 def obstacle(system):
     """Why this host has no such memory, in kvd's own words; None if it failed for another reason."""
     lines = system.programs[0].tail().splitlines() if system.programs else []
@@ -265,7 +269,13 @@ def run(args, runtime):
     try:
         system.model = args.model or write_model(args.build, args.work)
         system.start_kvd()
+        if args.device.startswith("cuda") and \
+                system.kvctl_json("status")["device_memory"] == "host":
+            raise Impossible("kvd finds no GPU whose memory it can share")
         (run_compare if args.compare else run_scene)(system, args)
+    except Impossible as e:
+        print(f"not possible here: {e}", flush=True)
+        return EXIT_IMPOSSIBLE
     except (StartError, StreamError) as e:
         why = obstacle(system)
         if why:

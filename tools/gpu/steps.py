@@ -42,7 +42,7 @@ def all_steps(build, deps):
         Step("scene-vmm", "the same, pages shared by file descriptors",
              scene(build, "--device-memory", "cuda-vmm"), 80),
         Step("graph", "replayed graphs against eager launches, bit for bit",
-             scene(build, "--compare", "eager"), 60),
+             scene(build, "--device-memory", "auto", "--compare", "eager"), 60),
         Step("reopen", "handles and descriptors after their exporter's death",
              program("probe_reopen"), 20),
         Step("reexport", "a handle made from an imported pointer", program("probe_reexport"), 20),
