@@ -70,8 +70,10 @@ template <class S> KV_DEVICE void ring_fill(const hopper_ring<S> &r, uint32_t i)
 	kv_mbarrier_arrive(r.full + i % S::stages);
 }
 
+/* One lane tells it; none may be behind, still waiting for a phase that would then be two back. */
 template <class S> KV_DEVICE void ring_release(const hopper_ring<S> &r, uint32_t i)
 {
+	__syncwarp();
 	if (threadIdx.x % KV_WARP == 0)
 		kv_mbarrier_arrive(r.empty + i % S::stages);
 }
