@@ -86,13 +86,13 @@ KV_DEVICE bool by_tma(const attn_args &a, const attn_rows &rows, const uint64_t 
 		      uint32_t tile, uint32_t lo, uint64_t *out_address)
 {
 	uint32_t base = tile * CUDA_ATTN_KEYS;
-	uint64_t head = static_cast<uint64_t>(CUDA_ATTN_KEYS) * a.head_bytes / a.page_tokens;
+	uint64_t bytes = static_cast<uint64_t>(CUDA_ATTN_KEYS) * a.head_bytes / a.page_tokens;
 
 	if (!a.tma_bytes || base < lo || base + CUDA_ATTN_KEYS > rows.stored)
 		return false;
 	*out_address = table[base / CUDA_ATTN_PAGE_STEP % (2 * ATTN_SPLIT_STEPS)];
 	return *out_address >= a.tma_base &&
-	       *out_address + a.kv_heads * a.head_bytes + head <= a.tma_base + a.tma_bytes;
+	       *out_address + a.kv_heads * a.head_bytes + bytes <= a.tma_base + a.tma_bytes;
 }
 
 /* One thread: has TMA bring K and V of a tile. */
