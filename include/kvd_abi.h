@@ -502,6 +502,18 @@ struct kvd_format_stat {
 };
 static_assert(sizeof(struct kvd_format_stat) == 208, "kvd_format_stat");
 
+/* One device's pool, in the status file. */
+struct kvd_device_stat {
+	uint32_t device;	   /* kvd_device.index */
+	uint32_t waiting_requests; /* that want pages there, of it alone or of others, too */
+	uint64_t pool_bytes;
+	uint64_t slab_bytes; /* of it, made into slabs */
+	uint64_t used_bytes; /* pages that are not free */
+	uint64_t promised_pages;
+	uint64_t evictable_pages;
+};
+static_assert(sizeof(struct kvd_device_stat) == 48, "kvd_device_stat");
+
 /* Monotonic counters, in the status file and as metrics; append only, order is ABI. */
 enum kvd_counter {
 	KVD_C_ACQUIRES,
@@ -567,7 +579,13 @@ struct kvd_status {
 	uint32_t space_count;
 	struct kvd_session_stat sessions[KVD_STATUS_SESSIONS];
 	struct kvd_space_stat spaces[KVD_STATUS_SPACES];
+	/* since minor 1; the figures above are those of all devices together */
+	uint32_t device_count;
+	uint32_t reserved;
+	struct kvd_device_stat devices[KVD_DEVICES_MAX];
 };
+/* What a status of minor 0 is. */
+#define KVD_STATUS_BYTES_MIN offsetof(struct kvd_status, device_count)
 static_assert(KVD_C_COUNT <= 48, "counters");
 
 #endif

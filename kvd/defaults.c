@@ -41,10 +41,24 @@ static uint64_t defaults_pool_bytes(const struct options *o, uint64_t device_byt
 	return device_bytes ? device_bytes : hostmem_pool_default();
 }
 
-struct core_config defaults_config(const struct options *o, uint64_t device_bytes)
+/* What suits the smallest pool, but no larger one is cut into more than 256 slabs. */
+static uint64_t defaults_slab_bytes(const struct core_config *c, uint32_t space_count)
+{
+	uint64_t least = UINT64_MAX, most = 0;
+
+	for (uint32_t d = 0; d < c->device_count; d++) {
+		least = BITS_MIN(least, c->pool_bytes[d]);
+		most = BITS_MAX(most, c->pool_bytes[d]);
+	}
+	uint64_t bytes = defaults_slab_bytes_min(least, space_count);
+	return most > least ? BITS_MAX(bytes, most / 256) : bytes;
+}
+
+struct core_config defaults_config(const struct options *o, const uint64_t *device_bytes,
+				   uint32_t device_count)
 {
 	struct core_config c = {
-		.pool_bytes = defaults_pool_bytes(o, device_bytes),
+		.device_count = device_count,
 		.sessions_max = (uint32_t)o->sessions_max + SERVER_ADMINS_MAX,
 		.leases_max = (uint32_t)o->leases_max,
 		.formats_max = (uint32_t)o->formats_max,
@@ -53,11 +67,13 @@ struct core_config defaults_config(const struct options *o, uint64_t device_byte
 		.request_tokens_max = KVD_REQUEST_TOKENS_MAX,
 		.session_share_permille = (uint32_t)o->session_share * 10,
 	};
-	uint64_t pages = c.pool_bytes / (64 * UNITS_KIB);
 
-	c.slab_bytes_min = defaults_slab_bytes_min(c.pool_bytes, o->space_count);
-
-	pages = BITS_MIN(BITS_MAX(pages, DEFAULTS_PAGES_MIN), DEFAULTS_PAGES_MAX);
+	for (uint32_t d = 0; d < device_count; d++)
+		c.pool_bytes[d] = defaults_pool_bytes(o, device_bytes[d]);
+	c.slab_bytes_min = defaults_slab_bytes(&c, o->space_count);
+	uint64_t pages = core_pool_bytes(&c) / (64 * UNITS_KIB);
+	pages = BITS_MAX(pages, (uint64_t)DEFAULTS_PAGES_MIN * device_count);
+	pages = BITS_MIN(pages, DEFAULTS_PAGES_MAX);
 	c.pages_max = (uint32_t)(o->pages_max ? o->pages_max : pages);
 	c.nodes_max = (uint32_t)(o->index_max ? o->index_max : 2ull * c.pages_max);
 	c.index_tokens_max = o->index_tokens_max ? o->index_tokens_max : 64ull * c.pages_max;
@@ -83,11 +99,14 @@ void defaults_log(const struct options *o, const struct core_config *config,
 {
 	char pool[32], core[32];
 
-	units_format_bytes(config->pool_bytes, pool, sizeof(pool));
+	units_format_bytes(core_pool_bytes(config), pool, sizeof(pool));
 	units_format_bytes(core_bytes(config), core, sizeof(core));
 	log_info("start", "version %s, pool %s of %s memory%s, slabs are made on demand",
 		 KVD_VERSION, pool, memory,
 		 o->pool_bytes ? "" : " (default; --pool-bytes changes it)");
+	for (uint32_t d = 0; d < config->device_count && config->device_count > 1; d++)
+		log_info("start", "of it on device %u: %s", d,
+			 units_format_bytes(config->pool_bytes[d], pool, sizeof(pool)));
 	log_info("start",
 		 "at most %u pages, %u index entries, %" PRIu64
 		 " index tokens, %u leases, %u formats: %s for records",
@@ -122,7 +141,7 @@ static int defaults_check_core(const struct options *o, const struct core_config
 		snprintf(error, size, "the limits: %s", strerror(-r));
 		return r;
 	}
-	r = tenants_add(core, o, config->pool_bytes, "", &entropy, error, size);
+	r = tenants_add(core, o, core_pool_bytes(config), "", &entropy, error, size);
 	core_free(core);
 	return r;
 }
@@ -139,7 +158,9 @@ int defaults_check(struct options *o, char *error, size_t size)
 	if (r < 0)
 		return r;
 	tenants_default(o);
-	struct core_config config = defaults_config(o, devprobe_pool_default(&found));
+	uint64_t device_bytes[KVD_DEVICES_MAX];
+	devprobe_pools(&found, device_bytes);
+	struct core_config config = defaults_config(o, device_bytes, found.count);
 	r = defaults_check_core(o, &config, error, size);
 	if (r == 0)
 		defaults_log(o, &config, &paths, found.ops->name);

@@ -7,8 +7,9 @@
 #include "kvd/options.h"
 #include "kvd/paths.h"
 
-/* device_bytes: what a pool on GPUs may take where nobody says; 0: there are none. */
-struct core_config defaults_config(const struct options *o, uint64_t device_bytes);
+/* device_bytes: what the pool of each device may take where nobody says; 0: it is the host's. */
+struct core_config defaults_config(const struct options *o, const uint64_t *device_bytes,
+				   uint32_t device_count);
 uint32_t defaults_spin_us(const struct options *o);
 uint32_t defaults_uid_sessions_max(const struct options *o);
 /* The limits and their bytes, one log line each; memory: the kind that was taken. */

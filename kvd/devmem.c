@@ -111,7 +111,7 @@ static int devmem_open_all(struct devmem *d, const struct devprobe *found, char 
 	int r = 0;
 
 	d->ops = found->ops;
-	d->pool_bytes_default = devprobe_pool_default(found);
+	devprobe_pools(found, d->pool_bytes_default);
 	for (uint32_t i = 0; i < found->count && r == 0; i++) {
 		struct devmem_device *x = &d->devices[d->device_count++];
 		*x = (struct devmem_device){.owner = d,

@@ -33,9 +33,9 @@ struct devmem {
 	struct devmem_slab **slabs;  /* by the core's slab id */
 	struct devmem_slab *records; /* what they point to, and spares for those given up */
 	struct list_link spares;
-	uint64_t timeout_ns;	     /* for a GPU to make a slab */
-	uint32_t making_count;	     /* slabs that GPUs are making */
-	uint64_t pool_bytes_default; /* see devprobe_pool_default() */
+	uint64_t timeout_ns;			      /* for a GPU to make a slab */
+	uint32_t making_count;			      /* slabs that GPUs are making */
+	uint64_t pool_bytes_default[KVD_DEVICES_MAX]; /* see devprobe_pools() */
 };
 
 /* What an order came to, for core_complete(). */

@@ -120,13 +120,10 @@ static int devprobe_auto(struct devprobe *p, const char *wanted, char *error, si
 	return r;
 }
 
-uint64_t devprobe_pool_default(const struct devprobe *p)
+void devprobe_pools(const struct devprobe *p, uint64_t out_bytes[KVD_DEVICES_MAX])
 {
-	uint64_t bytes = 0;
-
 	for (uint32_t i = 0; i < p->count; i++)
-		bytes += p->devices[i].info.bytes / 4;
-	return bytes / (2 * UNITS_MIB) * (2 * UNITS_MIB);
+		out_bytes[i] = p->devices[i].info.bytes / 4 / (2 * UNITS_MIB) * (2 * UNITS_MIB);
 }
 
 int devprobe(struct devprobe *out, const char *memory, const char *wanted, char *error, size_t size)

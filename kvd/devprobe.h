@@ -24,7 +24,7 @@ struct devprobe {
  */
 int devprobe(struct devprobe *out, const char *memory, const char *wanted, char *error,
 	     size_t size);
-/* Bytes that a pool may take where nobody says how many; 0: ask the host. */
-uint64_t devprobe_pool_default(const struct devprobe *p);
+/* Bytes that the pool of each device may take where nobody says how many; 0: ask the host. */
+void devprobe_pools(const struct devprobe *p, uint64_t out_bytes[KVD_DEVICES_MAX]);
 
 #endif

@@ -32,9 +32,9 @@ const struct option_row options_table[] = {
 	 .command_line = true},
 
 	{"pool-bytes", OPTIONS_BYTES, "BYTES", "Memory",
-	 "Size of the pool of KV pages, as 8GiB. Slabs are made on demand, up to this. Default: "
-	 "a quarter of the available memory, but at most half of the control group's limit; on "
-	 "GPUs a quarter of theirs.",
+	 "Size of the pool of KV pages, as 8GiB; each GPU has one of this size. Slabs are made on "
+	 "demand, up to this. Default: a quarter of the available memory, but at most half of the "
+	 "control group's limit; of a GPU a quarter of its own memory.",
 	 AT(pool_bytes), .min = 1 << 20, .max = 1ull << 50},
 	{"device-memory", OPTIONS_STRING, "NAME", "Memory",
 	 "Where pages live: `host`, GPU memory as `cuda-ipc` or `cuda-vmm`, or `auto` (default): "
@@ -53,8 +53,9 @@ const struct option_row options_table[] = {
 	 "until its driver answers again. Default: 10s.",
 	 AT(device_timeout_ns), .min = UNITS_NS_PER_MS, .max = 3600 * UNITS_NS_PER_S},
 	{"pages-max", OPTIONS_COUNT, "N", "Memory",
-	 "Page records. Default: one per 64 KiB of the pool, 16384 to 4194304.", AT(pages_max),
-	 .min = 64, .max = 1u << 28},
+	 "Page records; each GPU has a part as large as its pool. Default: one per 64 KiB of pool, "
+	 "at least 16384 for each, at most 4194304.",
+	 AT(pages_max), .min = 64, .max = 1u << 28},
 	{"index-max", OPTIONS_COUNT, "N", "Memory",
 	 "Entries of the prefix index. Default: twice --pages-max.", AT(index_max), .min = 64,
 	 .max = 1u << 28},

@@ -46,7 +46,7 @@ static void server_raise_files(void)
 
 static int server_init_core(struct server *s, const struct options *o, char *error, size_t size)
 {
-	s->config = defaults_config(o, s->devmem.pool_bytes_default);
+	s->config = defaults_config(o, s->devmem.pool_bytes_default, s->devmem.device_count);
 	int r = core_new(&s->config, &outputs_ops, s, &s->core);
 
 	if (r < 0) {
@@ -54,8 +54,8 @@ static int server_init_core(struct server *s, const struct options *o, char *err
 			 core_bytes(&s->config) / UNITS_MIB, strerror(-r));
 		return r;
 	}
-	return tenants_add(s->core, o, s->config.pool_bytes, s->paths.state_dir, &s->entropy, error,
-			   size);
+	return tenants_add(s->core, o, core_pool_bytes(&s->config), s->paths.state_dir, &s->entropy,
+			   error, size);
 }
 
 static int server_init_signals(struct server *s)

@@ -17,8 +17,12 @@ int admit_possible(const struct core *core, uint32_t format, uint64_t blocks);
  * the way) set. Starts whatever brings memory sooner: slabs, turnover.
  */
 int admit_check(struct core *core, struct call *call, uint32_t format, uint64_t blocks);
-/* Fills in the refusal of a request that its own group's limit forbids. */
-void admit_refuse(struct core *core, struct call *call, uint32_t format, uint64_t blocks);
+/*
+ * Fills in the refusal of a request that its own group's limit on a device forbids; CORE_NONE: on
+ * all of the format's.
+ */
+void admit_refuse(struct core *core, struct call *call, uint32_t format, uint64_t blocks,
+		  uint32_t device);
 /* Promises blocks that admit_check() has granted in this very step. */
 void admit_promise(struct core *core, uint32_t lease, uint32_t blocks);
 /* A promised block was taken. */

@@ -100,18 +100,56 @@ static void check_slab(struct check *c, uint32_t slab)
 	      "slab %u retires with pages in use", slab);
 }
 
+/* What a device's slabs cost is in its own bank, all of it, and in no other. */
+static void check_bank(struct check *c, uint32_t device)
+{
+	const struct core *core = c->core;
+	const struct bank *bank = &core->banks[device];
+	uint64_t bytes = 0;
+	uint32_t closed = 0;
+	uint32_t making = 0;
+
+	for (uint32_t i = 0; i < core->slabs_max; i++) {
+		const struct slab *s = &core->slabs[i];
+		if (s->state == SLAB_NONE || machine_slab_device(core, s) != device)
+			continue;
+		bytes += core->geometries[s->geometry].slab_bytes;
+		closed += s->state == SLAB_CLOSED;
+		making += s->state == SLAB_MAKING;
+		CHECK(c,
+		      s->first_page >= bank->first_page &&
+			      s->first_page + s->page_count <= bank->end_page,
+		      "slab %u lies outside of the records of device %u", i, device);
+	}
+	CHECK(c,
+	      bytes == bank->slab_bytes && bytes <= bank->bytes &&
+		      bank->bytes <= core->cfg.pool_bytes[device],
+	      "device %u: slabs of %llu bytes, counted %llu, in a pool of %llu", device,
+	      (unsigned long long)bank->slab_bytes, (unsigned long long)bytes,
+	      (unsigned long long)bank->bytes);
+	CHECK(c, closed == bank->closed_count && making == bank->making_count,
+	      "device %u: %u closed slabs, counted %u; making %u, counted %u", device,
+	      bank->closed_count, closed, bank->making_count, making);
+	CHECK(c,
+	      bank->end_page <= core->cfg.pages_max &&
+		      bank->first_page == (device ? core->banks[device - 1].end_page : 0),
+	      "device %u has the records from %u to %u", device, bank->first_page, bank->end_page);
+}
+
+static void check_banks(struct check *c)
+{
+	for (uint32_t d = 0; d < c->core->cfg.device_count && !c->failed; d++)
+		check_bank(c, d);
+}
+
 static void check_slabs(struct check *c)
 {
 	const struct core *core = c->core;
-	uint64_t bytes = 0;
-	uint32_t closed = 0;
 
 	for (uint32_t i = 0; i < core->slabs_max; i++) {
 		const struct slab *s = &core->slabs[i];
 		if (s->state == SLAB_NONE)
 			continue;
-		bytes += core->geometries[s->geometry].slab_bytes;
-		closed += s->state == SLAB_CLOSED;
 		CHECK(c, s->first_page + s->page_count <= core->cfg.pages_max,
 		      "slab %u lies behind the records", i);
 		for (uint32_t k = 0; k < i; k++) {
@@ -125,12 +163,6 @@ static void check_slabs(struct check *c)
 		if (has_pages(s))
 			check_slab(c, i);
 	}
-	CHECK(c, bytes == core->slab_bytes && bytes <= core->pool_bytes,
-	      "slabs of %llu bytes, counted %llu, in a pool of %llu",
-	      (unsigned long long)core->slab_bytes, (unsigned long long)bytes,
-	      (unsigned long long)core->pool_bytes);
-	CHECK(c, closed == core->closed_count, "%u closed slabs, counted %u", core->closed_count,
-	      closed);
 }
 
 /* --- shelves -------------------------------------------------------------------------------- */
@@ -215,9 +247,9 @@ static void check_shelves(struct check *c)
 int check_all(const struct core *core, char *error, size_t size)
 {
 	static void (*const checks[])(struct check *) = {
-		check_slabs,	      check_pages,	  check_shelves,
-		check_tree_nodes,     check_tree_pins,	  check_users_leases,
-		check_users_sessions, check_users_spaces, check_users_waiting,
+		check_slabs,	    check_banks,	 check_pages,	     check_shelves,
+		check_tree_nodes,   check_tree_pins,	 check_users_leases, check_users_sessions,
+		check_users_spaces, check_users_waiting,
 	};
 	struct check c = {.core = core, .error = error, .size = size};
 

@@ -7,6 +7,7 @@
 
 #include "kvd/core/lease.h"
 #include "kvd/core/node.h"
+#include "kvd/core/session.h"
 #include "kvd/core/space.h"
 
 static void check_list(struct check *c, const struct page_list *list, enum page_list_id id,
@@ -115,7 +116,7 @@ void check_users_leases(struct check *c)
 /* --- sessions ------------------------------------------------------------------------------- */
 
 struct held {
-	uint64_t bytes;
+	uint64_t bytes[KVD_DEVICES_MAX];
 	uint64_t open;
 	uint64_t private_pages;
 	uint64_t pinned;
@@ -132,7 +133,7 @@ static void count_pages(const struct core *core, uint32_t session, struct held *
 			continue;
 		h->open += p->list == PAGE_OWN;
 		h->private_pages += p->list == PAGE_KEPT;
-		h->bytes += machine_stride(core, i);
+		h->bytes[machine_device(core, i)] += machine_stride(core, i);
 	}
 }
 
@@ -144,7 +145,8 @@ static void count_held(const struct core *core, uint32_t session, struct held *h
 		if (n->state != NODE_SEALED || n->holder != session)
 			continue;
 		h->pinned += core->formats[n->format].part_count;
-		h->bytes += core->formats[n->format].block_bytes;
+		for (uint32_t d = 0; d < core->cfg.device_count; d++)
+			h->bytes[d] += core->formats[n->format].device_bytes[d];
 	}
 	for (uint32_t i = 0; i < core->cfg.leases_max; i++) {
 		const struct lease *l = &core->leases[i];
@@ -159,12 +161,15 @@ static void check_session(struct check *c, uint32_t i)
 	struct held h = {0};
 
 	count_held(c->core, i, &h);
+	for (uint32_t d = 0; d < KVD_DEVICES_MAX; d++)
+		CHECK(c, h.bytes[d] == s->held_bytes[d],
+		      "session %u: %llu bytes on device %u, counted %llu", i,
+		      (unsigned long long)s->held_bytes[d], d, (unsigned long long)h.bytes[d]);
 	CHECK(c,
-	      h.bytes == s->held_bytes && h.open == s->open_pages &&
-		      h.private_pages == s->private_pages && h.pinned == s->pinned_pages,
-	      "session %u: %llu bytes, counted %llu; open %u, private %u, pinned %u", i,
-	      (unsigned long long)s->held_bytes, (unsigned long long)h.bytes, s->open_pages,
-	      s->private_pages, s->pinned_pages);
+	      h.open == s->open_pages && h.private_pages == s->private_pages &&
+		      h.pinned == s->pinned_pages,
+	      "session %u: open %u, private %u, pinned %u", i, s->open_pages, s->private_pages,
+	      s->pinned_pages);
 	CHECK(c, h.leases == s->lease_count && h.ending == s->ending,
 	      "session %u: %u leases, counted %u; %u ending, counted %u", i, s->lease_count,
 	      h.leases, s->ending, h.ending);
@@ -174,7 +179,7 @@ static void check_group(struct check *c, uint32_t g)
 {
 	const struct core *core = c->core;
 	const struct group *group = &core->groups[g];
-	uint64_t bytes = 0;
+	uint64_t bytes[KVD_DEVICES_MAX] = {0};
 	uint32_t sessions = 0;
 
 	for (uint32_t i = 0; i < core->cfg.sessions_max; i++)
@@ -182,12 +187,15 @@ static void check_group(struct check *c, uint32_t g)
 	for (uint32_t p = group->magazine.head; p != CORE_NONE; p = core->pages[p].next) {
 		CHECK(c, core->pages[p].list == PAGE_MAGAZINE && core->pages[p].owner == g,
 		      "page %u is in the magazine of group %u", p, g);
-		bytes += machine_stride(core, p);
+		bytes[machine_device(core, p)] += machine_stride(core, p);
 	}
-	CHECK(c, bytes == group->magazine_bytes && sessions == group->sessions,
-	      "group %u: magazine of %llu bytes, counted %llu; %u sessions, counted %u", g,
-	      (unsigned long long)group->magazine_bytes, (unsigned long long)bytes, group->sessions,
-	      sessions);
+	for (uint32_t d = 0; d < KVD_DEVICES_MAX; d++)
+		CHECK(c, bytes[d] == group->magazine_bytes[d],
+		      "group %u: magazine of %llu bytes on device %u, counted %llu", g,
+		      (unsigned long long)group->magazine_bytes[d], d,
+		      (unsigned long long)bytes[d]);
+	CHECK(c, sessions == group->sessions, "group %u: %u sessions, counted %u", g,
+	      group->sessions, sessions);
 }
 
 static void check_quarantine(struct check *c, uint32_t g)
@@ -219,50 +227,104 @@ void check_users_sessions(struct check *c)
 
 /* --- spaces and waiting --------------------------------------------------------------------- */
 
-static void check_space(struct check *c, uint32_t s)
-{
-	const struct core *core = c->core;
-	const struct space *space = &core->spaces[s];
-	uint64_t pages = 0;
-	uint64_t bytes = 0;
-	uint64_t slab_bytes = 0;
-	uint64_t anchored = 0;
-	uint64_t nodes = 0;
-	uint32_t leases = 0;
+/* What the space has, counted: on each device, and altogether. */
+struct owned {
+	struct space_part on[KVD_DEVICES_MAX];
+	uint64_t pages;
+	uint64_t nodes;
+	uint32_t leases;
+};
 
+static void count_memory(const struct core *core, uint32_t s, struct owned *o)
+{
 	for (uint32_t i = 0; i < core->cfg.pages_max; i++) {
 		const struct page *p = &core->pages[i];
 		if (p->state == KVD_PAGE_FREE || core->slabs[p->slab].space != s)
 			continue;
-		pages++;
-		bytes += machine_stride(core, i);
+		o->pages++;
+		o->on[machine_device(core, i)].used_bytes += machine_stride(core, i);
 	}
-	for (uint32_t i = 0; i < core->slabs_max; i++)
+	for (uint32_t i = 0; i < core->slabs_max; i++) {
+		const struct geometry *g = &core->geometries[core->slabs[i].geometry];
 		if (core->slabs[i].state != SLAB_NONE && core->slabs[i].space == s)
-			slab_bytes += core->geometries[core->slabs[i].geometry].slab_bytes;
+			o->on[g->device].slab_bytes += g->slab_bytes;
+	}
+}
+
+static void count_tree(const struct core *core, uint32_t s, struct owned *o)
+{
 	for (uint32_t i = 0; i < core->node_slots; i++) {
 		const struct node *n = &core->nodes[i];
-		if ((n->state != NODE_SEALED && n->state != NODE_BUILDING) ||
-		    core->formats[n->format].space != s)
+		const struct format *f = &core->formats[n->format];
+		if ((n->state != NODE_SEALED && n->state != NODE_BUILDING) || f->space != s)
 			continue;
-		nodes++;
-		anchored += n->anchors ? core->formats[n->format].block_bytes : 0;
+		o->nodes++;
+		for (uint32_t d = 0; d < core->cfg.device_count; d++)
+			o->on[d].anchored_bytes += n->anchors ? f->device_bytes[d] : 0;
 	}
-	CHECK(c, pages == space->used_pages && bytes == space->used_bytes,
-	      "space %u: %llu pages used, counted %llu", s, (unsigned long long)space->used_pages,
-	      (unsigned long long)pages);
-	for (uint32_t i = 0; i < core->cfg.leases_max; i++)
-		leases += core->leases[i].life != LEASE_FREE &&
-			  core->formats[core->leases[i].format].space == s;
-	CHECK(c, leases == space->leases, "space %u: %u leases, counted %u", s, space->leases,
-	      leases);
-	CHECK(c, bytes <= space->ceiling_bytes, "space %u is above its ceiling", s);
-	CHECK(c, slab_bytes == space->slab_bytes, "space %u: slabs of %llu bytes, counted %llu", s,
-	      (unsigned long long)space->slab_bytes, (unsigned long long)slab_bytes);
-	CHECK(c, nodes == space->nodes && anchored == space->anchored_bytes,
-	      "space %u: %llu nodes, counted %llu; anchored %llu, counted %llu", s,
-	      (unsigned long long)space->nodes, (unsigned long long)nodes,
-	      (unsigned long long)space->anchored_bytes, (unsigned long long)anchored);
+	for (uint32_t i = 0; i < core->cfg.leases_max; i++) {
+		const struct lease *l = &core->leases[i];
+		const struct format *f = &core->formats[l->format];
+		if (l->life == LEASE_FREE || f->space != s)
+			continue;
+		o->leases++;
+		for (uint32_t d = 0; d < core->cfg.device_count; d++)
+			o->on[d].promised_bytes += l->promised_blocks * f->device_bytes[d];
+	}
+}
+
+static void check_part(struct check *c, uint32_t s, uint32_t device, const struct space_part *o)
+{
+	const struct space_part *has = &c->core->spaces[s].on[device];
+
+	CHECK(c, o->used_bytes == has->used_bytes && o->slab_bytes == has->slab_bytes,
+	      "space %u, device %u: %llu bytes used, counted %llu; slabs of %llu, counted %llu", s,
+	      device, (unsigned long long)has->used_bytes, (unsigned long long)o->used_bytes,
+	      (unsigned long long)has->slab_bytes, (unsigned long long)o->slab_bytes);
+	CHECK(c,
+	      o->promised_bytes == has->promised_bytes && o->anchored_bytes == has->anchored_bytes,
+	      "space %u, device %u: promised %llu, counted %llu; anchored %llu, counted %llu", s,
+	      device, (unsigned long long)has->promised_bytes,
+	      (unsigned long long)o->promised_bytes, (unsigned long long)has->anchored_bytes,
+	      (unsigned long long)o->anchored_bytes);
+	CHECK(c, o->used_bytes <= has->ceiling_bytes, "space %u is above its ceiling on device %u",
+	      s, device);
+	CHECK(c, o->waiting == has->waiting && o->waiting_to_run == has->waiting_to_run,
+	      "space %u, device %u: %u requests wait, counted %u", s, device, has->waiting,
+	      o->waiting);
+}
+
+static void count_waiting(const struct core *core, uint32_t s, struct owned *o)
+{
+	for (uint32_t i = core->waiter_head; i != CORE_NONE; i = core->waiters[i].next) {
+		const struct waiter *w = &core->waiters[i];
+		if (w->own_limit || core->sessions[w->session].space != s)
+			continue;
+		for (uint32_t d = 0; d < core->cfg.device_count; d++) {
+			o->on[d].waiting += w->devices >> d & 1;
+			o->on[d].waiting_to_run +=
+				w->req.op != KVD_OP_ACQUIRE && (w->devices >> d & 1);
+		}
+	}
+}
+
+static void check_space(struct check *c, uint32_t s)
+{
+	const struct core *core = c->core;
+	const struct space *space = &core->spaces[s];
+	struct owned o = {0};
+
+	count_memory(core, s, &o);
+	count_tree(core, s, &o);
+	count_waiting(core, s, &o);
+	CHECK(c, o.pages == space->used_pages && o.nodes == space->nodes,
+	      "space %u: %llu pages used, counted %llu; %llu nodes, counted %llu", s,
+	      (unsigned long long)space->used_pages, (unsigned long long)o.pages,
+	      (unsigned long long)space->nodes, (unsigned long long)o.nodes);
+	CHECK(c, o.leases == space->leases, "space %u: %u leases, counted %u", s, space->leases,
+	      o.leases);
+	for (uint32_t d = 0; d < core->cfg.device_count; d++)
+		check_part(c, s, d, &o.on[d]);
 }
 
 void check_users_spaces(struct check *c)
@@ -271,10 +333,98 @@ void check_users_spaces(struct check *c)
 		check_space(c, s);
 }
 
+/* The most blocks that the request can need; EXTEND's are not known without an attempt. */
+static uint64_t blocks_most(const struct format *f, const struct kvd_req *req)
+{
+	if (req->op == KVD_OP_TOPUP)
+		return req->n;
+	return bits_div_ceil(req->n, f->page_tokens) + (uint64_t)req->arg32;
+}
+
+static bool fits_on(const struct core *core, const struct waiter *w, const struct format *f,
+		    uint32_t device)
+{
+	const struct space_part *has = &core->spaces[f->space].on[device];
+	uint64_t blocks = blocks_most(f, &w->req);
+	uint64_t bytes = blocks * f->device_bytes[device];
+
+	for (uint32_t part = 0; part < f->part_count; part++) {
+		const struct shelf *shelf = machine_part_shelf(core, f, part);
+		uint32_t parts = 0;
+		for (uint32_t i = 0; i < f->part_count; i++)
+			parts += f->geometry[i] == f->geometry[part];
+		if (shelf->free < shelf->promised + blocks * parts)
+			return false;
+	}
+	return core->sessions[w->session].held_bytes[device] + bytes <=
+		       session_share_bytes(core, device) &&
+	       has->used_bytes + has->promised_bytes + bytes <= has->ceiling_bytes;
+}
+
+/* Nobody is before it, there is memory for it wherever it wants some, and nobody has told it. */
+static bool forgotten(const struct core *core, const struct waiter *w)
+{
+	const struct format *f = &core->formats[w->req.format];
+
+	if (core->wait_round || (core->retry & w->devices) || w->req.op == KVD_OP_EXTEND)
+		return false;
+	for (uint32_t left = w->devices; left; left &= left - 1)
+		if (!fits_on(core, w, f, (uint32_t)__builtin_ctz(left)))
+			return false;
+	return true;
+}
+
+/* The one whose turn it is in the space: the oldest, sequences that run already before others. */
+static const struct waiter *first_waiter(const struct core *core, uint32_t space)
+{
+	const struct waiter *first = NULL;
+
+	for (uint32_t i = core->waiter_head; i != CORE_NONE; i = core->waiters[i].next) {
+		const struct waiter *w = &core->waiters[i];
+		if (w->own_limit || core->sessions[w->session].space != space)
+			continue;
+		if (w->req.op != KVD_OP_ACQUIRE)
+			return w;
+		first = first ? first : w;
+	}
+	return first;
+}
+
+static void check_turns(struct check *c)
+{
+	for (uint32_t s = 0; s < c->core->space_count; s++) {
+		const struct waiter *w = first_waiter(c->core, s);
+		CHECK(c, !w || !forgotten(c->core, w),
+		      "space %u: a request waits for memory that is free", s);
+	}
+}
+
+static void check_bank_waiting(struct check *c, uint32_t device)
+{
+	const struct core *core = c->core;
+	uint32_t turner = core->banks[device].turner;
+	uint32_t count = 0;
+	bool queued = turner == CORE_NONE;
+
+	for (uint32_t i = core->waiter_head; i != CORE_NONE; i = core->waiters[i].next) {
+		bool wants = core->waiters[i].devices >> device & 1;
+		count += wants;
+		queued |= wants && i == turner;
+	}
+	CHECK(c, count == core->banks[device].waiter_count,
+	      "device %u: %u requests wait, counted %u", device, core->banks[device].waiter_count,
+	      count);
+	CHECK(c, queued, "device %u: slabs are turned over for nobody that waits", device);
+}
+
 void check_users_waiting(struct check *c)
 {
 	const struct core *core = c->core;
 	uint32_t count = 0;
+
+	for (uint32_t d = 0; d < core->cfg.device_count && !c->failed; d++)
+		check_bank_waiting(c, d);
+	check_turns(c);
 
 	for (uint32_t i = core->waiter_head; i != CORE_NONE; i = core->waiters[i].next) {
 		const struct waiter *w = &core->waiters[i];

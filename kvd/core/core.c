@@ -9,6 +9,7 @@
 #include "kvd/core/core.h"
 
 #include "kvd/core/arena.h"
+#include "kvd/core/bank.h"
 #include "kvd/core/call.h"
 #include "kvd/core/check.h"
 #include "kvd/core/evict.h"
@@ -40,12 +41,8 @@
 
 static void fill_defaults(struct core_config *c)
 {
-	uint64_t slab = BITS_MAX(64 * UNITS_MIB, c->pool_bytes / 256);
-
 	c->slab_align_bytes = c->slab_align_bytes ? c->slab_align_bytes : 2 * UNITS_MIB;
 	c->page_align_bytes = c->page_align_bytes ? c->page_align_bytes : 4 * UNITS_KIB;
-	c->slab_bytes_min = c->slab_bytes_min ? c->slab_bytes_min : slab;
-	c->slab_bytes_min = BITS_MIN(c->slab_bytes_min, c->pool_bytes);
 	c->session_share_permille = c->session_share_permille ? c->session_share_permille : 500;
 	c->magazine_permille = c->magazine_permille ? c->magazine_permille : 20;
 	c->retire_grace_ns = c->retire_grace_ns ? c->retire_grace_ns : 5 * UNITS_NS_PER_S;
@@ -74,23 +71,17 @@ static const char *wrong_limit(const struct core_config *c)
 		return "request_tokens_max";
 	if (!bits_is_pow2(c->slab_align_bytes) || !bits_is_pow2(c->page_align_bytes))
 		return "alignment";
-	if (c->pool_bytes < c->slab_align_bytes)
-		return "pool_bytes";
 	if (c->session_share_permille > 1000 || c->magazine_permille > 1000)
 		return "permille";
-	return evict_policy(c->policy) ? NULL : "policy";
+	return evict_policy(c->policy) ? bank_wrong(c) : "policy";
 }
 
 static void fill_sizes(struct core *core)
 {
 	const struct core_config *c = &core->cfg;
-	uint64_t smallest = bits_align_up(c->slab_bytes_min, c->slab_align_bytes);
 	uint64_t slots = bits_pow2_up((uint64_t)c->nodes_max * 2);
 
-	core->pool_bytes = c->pool_bytes;
-	core->slab_bytes_min = BITS_MIN(smallest, c->pool_bytes);
-	core->slabs_max =
-		(uint32_t)BITS_MIN(c->pool_bytes / core->slab_bytes_min, (uint64_t)c->pages_max);
+	core->slabs_max = bank_init(core);
 	core->processes_max = c->sessions_max * CORE_PROCESSES_PER_SESSION;
 	core->groups_max = c->sessions_max * CORE_PROCESSES_PER_SESSION;
 	core->waiters_max = c->sessions_max * CORE_WAITERS_PER_SESSION;
@@ -237,10 +228,7 @@ static void enter(struct core *core, uint64_t now_ns)
 {
 	core->now_ns = BITS_MAX(core->now_ns, now_ns);
 	core->budget = CORE_STEP_MAX;
-	if (core->pool_bytes < core->cfg.pool_bytes && core->pool_retry_ns <= core->now_ns) {
-		core->pool_bytes = core->cfg.pool_bytes;
-		core->retry = true;
-	}
+	bank_time(core);
 }
 
 int core_space_add(struct core *core, const struct core_space_args *args)
@@ -342,9 +330,7 @@ uint64_t core_deadline_ns(const struct core *core)
 {
 	uint64_t deadline = BITS_MIN(wait_deadline_ns(core), turnover_deadline_ns(core));
 
-	if (core->waiter_count > 0 && core->pool_bytes < core->cfg.pool_bytes)
-		deadline = BITS_MIN(deadline, core->pool_retry_ns);
-
+	deadline = BITS_MIN(deadline, bank_deadline_ns(core));
 	return BITS_MIN(deadline, ticket_deadline_ns(core));
 }
 

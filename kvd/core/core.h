@@ -22,12 +22,14 @@
 
 #define CORE_STEP_MAX 4096u
 #define CORE_RANDOM_BYTES 16u
+#define CORE_POOL_BYTES_MAX (1ull << 56) /* of one device */
 
 struct core;
 
 struct core_config {
-	uint64_t pool_bytes;
-	uint32_t pages_max;	   /* page records */
+	uint32_t device_count;		      /* memories that slabs are made on: 1 or more */
+	uint64_t pool_bytes[KVD_DEVICES_MAX]; /* of each: a pool of its own */
+	uint32_t pages_max;	   /* page records; each device has a part as large as its pool */
 	uint32_t nodes_max;	   /* index entries */
 	uint64_t index_tokens_max; /* token ids kept in the index */
 	uint32_t sessions_max;
@@ -36,11 +38,12 @@ struct core_config {
 	uint32_t geometries_max;
 	uint32_t spaces_max;
 	uint32_t request_tokens_max;
-	uint64_t slab_bytes_min;	 /* 0: max(64 MiB, pool / 256), less if the pool is less */
-	uint64_t slab_align_bytes;	 /* 0: 2 MiB; tests use less */
-	uint64_t page_align_bytes;	 /* 0: 4 KiB; tests use less */
-	uint32_t session_share_permille; /* of the pool: open + pinned of one session; 0: 500 */
-	uint32_t magazine_permille;	 /* of the pool: open untagged pages of one group; 0: 20 */
+	uint64_t slab_bytes_min;   /* 0: max(64 MiB, pool / 256); less if the device's pool is */
+	uint64_t slab_align_bytes; /* 0: 2 MiB; tests use less */
+	uint64_t page_align_bytes; /* 0: 4 KiB; tests use less */
+	/* Of each pool: */
+	uint32_t session_share_permille; /* open + pinned of one session; 0: 500 */
+	uint32_t magazine_permille;	 /* open untagged pages of one group; 0: 20 */
 	uint64_t retire_grace_ns;	 /* how long SLAB_GONE is waited for; 0: 5 s */
 	const char *policy;		 /* "lru"; NULL: "lru" */
 };
@@ -91,6 +94,8 @@ struct core_ops {
 	void (*note)(void *ctx, enum core_note_kind kind, const char *text);
 };
 
+/* Of all devices together. */
+uint64_t core_pool_bytes(const struct core_config *config);
 /* Bytes that core_new() will allocate. */
 uint64_t core_bytes(const struct core_config *config);
 /* Allocates everything. 0, -EINVAL (note says which limit), -ENOMEM. */
@@ -100,13 +105,17 @@ void core_free(struct core *core);
 
 /* --- namespaces ----------------------------------------------------------------------------- */
 
+/*
+ * Floor and ceiling are bytes of the daemon as a whole. Each device's pool keeps and allows a part
+ * of them that is as large as it is itself: floor x its pool / the sum of all pools.
+ */
 struct core_space_args {
 	const char *name;
 	uint8_t secret[64];
 	uint32_t secret_bytes;
 	uint8_t key_seed[16];	/* keys the hash; random, made by the shell */
-	uint64_t floor_bytes;	/* UINT64_MAX: pool / spaces / 2 */
-	uint64_t ceiling_bytes; /* 0: the pool */
+	uint64_t floor_bytes;	/* UINT64_MAX: pools / spaces / 2 */
+	uint64_t ceiling_bytes; /* 0: the pools */
 };
 /* The number of the space, or -EEXIST, -ENOSPC, -EINVAL. */
 int core_space_add(struct core *core, const struct core_space_args *args);

@@ -32,10 +32,11 @@ bool evict_one(struct core *core, const struct shelf *shelf)
 	return true;
 }
 
-bool evict_any(struct core *core, uint32_t space)
+bool evict_any(struct core *core, uint32_t space, uint32_t devices)
 {
 	for (uint32_t g = 0; g < core->geometry_count; g++)
-		if (evict_one(core, machine_shelf(core, space, g)))
+		if ((devices >> core->geometries[g].device & 1) &&
+		    evict_one(core, machine_shelf(core, space, g)))
 			return true;
 	return false;
 }

@@ -19,8 +19,8 @@ const struct evict_policy *evict_policy(const char *name);
 
 /* Evicts one node that has a page on the shelf. False: nothing is evictable. */
 bool evict_one(struct core *core, const struct shelf *shelf);
-/* The same for any shelf of the space. */
-bool evict_any(struct core *core, uint32_t space);
+/* The same for any shelf of the space on one of the devices. */
+bool evict_any(struct core *core, uint32_t space, uint32_t devices);
 /* Evicts nodes of the space, `pages_max` pages at most; returns how many. */
 uint64_t evict_pages(struct core *core, uint32_t space, uint64_t pages_max);
 

@@ -36,6 +36,14 @@ static bool wire_valid(const struct kvd_format_wire *wire)
 	return true;
 }
 
+static bool devices_exist(const struct core *core, const struct kvd_format_wire *wire)
+{
+	for (uint32_t i = 0; i < wire->part_count; i++)
+		if (wire->parts[i].device >= core->cfg.device_count)
+			return false;
+	return true;
+}
+
 static bool same_devices(const struct format *f, const struct kvd_format_wire *wire)
 {
 	for (uint32_t i = 0; i < wire->part_count; i++)
@@ -59,14 +67,15 @@ static bool same_sizes(const struct format *f, const struct kvd_format_wire *wir
 }
 
 /* The smallest slab that wastes little; the least wasteful one if none does. 0: not one page. */
-static uint64_t slab_size(const struct core *core, uint64_t stride)
+static uint64_t slab_size(const struct core *core, uint64_t stride, uint32_t device)
 {
+	const struct bank *bank = &core->banks[device];
 	uint64_t align = core->cfg.slab_align_bytes;
-	uint64_t size = bits_align_up(BITS_MAX(core->slab_bytes_min, stride), align);
+	uint64_t size = bits_align_up(BITS_MAX(bank->slab_bytes_min, stride), align);
 	uint64_t best = 0;
 
-	for (; size <= core->cfg.pool_bytes; size += align) {
-		if (size / stride > core->cfg.pages_max)
+	for (; size <= core->cfg.pool_bytes[device]; size += align) {
+		if (size / stride > bank->end_page - bank->first_page)
 			return best;
 		if (size % stride * FORMAT_WASTE_PARTS <= size)
 			return size;
@@ -93,7 +102,7 @@ static int geometry_add(struct core *core, uint32_t space, uint64_t stride, uint
 	if (core->geometry_count == core->cfg.geometries_max ||
 	    own >= space_part(core, core->cfg.geometries_max))
 		return -ENOSPC;
-	uint64_t size = slab_size(core, stride);
+	uint64_t size = slab_size(core, stride, device);
 	if (size == 0)
 		return -E2BIG;
 	core->geometries[core->geometry_count] = (struct geometry){
@@ -134,6 +143,8 @@ static int format_new(struct core *core, uint32_t space, const struct kvd_format
 			return rc;
 		}
 		f->block_bytes += stride;
+		f->device_bytes[wire->parts[i].device] += stride;
+		f->devices |= 1u << wire->parts[i].device;
 	}
 	memcpy(f->identity, wire->identity, sizeof(f->identity));
 	memcpy(f->parts, wire->parts, sizeof(f->parts));
@@ -151,6 +162,8 @@ int format_add(struct core *core, uint32_t space, const struct kvd_format_wire *
 
 	if (!wire_valid(wire))
 		return -EINVAL;
+	if (!devices_exist(core, wire))
+		return -ENODEV;
 	for (uint32_t i = 0; i < core->format_count; i++) {
 		const struct format *f = &core->formats[i];
 		own += f->space == space;

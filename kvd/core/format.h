@@ -7,7 +7,8 @@
 
 /*
  * Registers a format, or finds it: the same identity on the same devices. `description` may be
- * NULL. 0; -EINVAL; -EEXIST: the identity with other sizes; -ENOSPC; -E2BIG: not one block fits.
+ * NULL. 0; -EINVAL; -ENODEV: a part is for a device that does not exist; -EEXIST: the identity with
+ * other sizes; -ENOSPC; -E2BIG: not one block fits.
  */
 int format_add(struct core *core, uint32_t space, const struct kvd_format_wire *wire,
 	       const char *description, uint32_t *out_format);

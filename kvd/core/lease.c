@@ -324,7 +324,7 @@ void lease_abandon(struct core *core, uint32_t lease)
 {
 	struct lease *l = &core->leases[lease];
 	uint32_t budget = core->budget;
-	bool retry = core->retry;
+	uint32_t retry = core->retry;
 
 	core->budget = UINT32_MAX;
 	follow_give_up(core, lease, l->ready);

@@ -8,11 +8,15 @@
  *           part --- shelf --- slab --- page               the memory: a shelf is the slabs of one
  *                                    |                     (space, geometry)
  *   group -- session -- lease -------+                     the users
+ *
+ * A geometry lies on one device, and so do its slabs; what they cost is paid from that device's
+ * bank. Sets of devices are words, a bit a device.
  */
 #ifndef KVD_CORE_MACHINE_H
 #define KVD_CORE_MACHINE_H
 
 #include "kvd/core/core.h"
+#include "kvd/core/mutant.h"
 #include <base/assert.h>
 #include <base/bits.h>
 
@@ -110,6 +114,23 @@ struct slab {
 	uint64_t retire_ns; /* when the grace of the importers ends */
 };
 
+/* The pool of one device. Owned by bank.c, the slabs' counts by slab.c and turnover.c. */
+struct bank {
+	uint64_t bytes; /* falls when the device has no more, for a while */
+	uint64_t retry_ns;
+	uint64_t slab_bytes; /* of all slabs, destroyed ones not counted */
+	uint64_t slab_bytes_min;
+	uint32_t first_page; /* the page records of its slabs */
+	uint32_t end_page;
+	uint32_t making_count; /* slabs that the shell is making */
+	uint32_t closed_count; /* slabs that are being emptied */
+	uint32_t waiter_count; /* requests that wait and want pages here, too */
+	uint32_t turner;       /* the waiter that slabs are turned over for, or CORE_NONE */
+	uint32_t turner_space;
+	uint32_t turner_geometry;
+	uint64_t turner_bytes; /* that it needs of what comes free */
+};
+
 /* Slabs of one (space, geometry). Owned by pool.c; promised by admit.c. */
 struct shelf {
 	uint32_t slabs;
@@ -134,7 +155,9 @@ struct format {
 	uint32_t space;
 	uint32_t page_tokens;
 	uint32_t part_count;
-	uint64_t block_bytes; /* strides of all parts */
+	uint64_t block_bytes;			/* strides of all parts */
+	uint64_t device_bytes[KVD_DEVICES_MAX]; /* of those on each device */
+	uint32_t devices;			/* set */
 	uint64_t rate_tokens_per_s;
 	uint32_t geometry[KVD_PARTS_MAX];
 	struct kvd_part_wire parts[KVD_PARTS_MAX];
@@ -142,18 +165,26 @@ struct format {
 	char description[CORE_DESCRIPTION_BYTES];
 };
 
+/* What a namespace has of one device's pool. */
+struct space_part {
+	uint64_t floor_bytes; /* UINT64_MAX: by the number of namespaces */
+	uint64_t ceiling_bytes;
+	uint64_t slab_bytes; /* made or being made for it */
+	uint64_t used_bytes; /* pages that are not free, each once */
+	uint64_t promised_bytes;
+	uint64_t anchored_bytes;
+	uint32_t waiting;	 /* requests that wait for memory */
+	uint32_t waiting_to_run; /* of them, of sequences that run already */
+};
+
 struct space {
 	char name[KVD_NAME_MAX];
 	uint8_t access[64];
 	uint32_t access_bytes;
 	uint8_t secret[CORE_SECRET_BYTES]; /* of the hash, made from the key seed */
-	uint64_t floor_bytes;
-	uint64_t ceiling_bytes;
-	uint64_t slab_bytes; /* made or being made for it */
-	uint64_t used_bytes; /* pages that are not free, each once */
+	struct space_part on[KVD_DEVICES_MAX];
+	uint64_t ceiling_bytes; /* as it was given, for all devices */
 	uint64_t used_pages;
-	uint64_t promised_bytes;
-	uint64_t anchored_bytes;
 	uint64_t nodes;
 	uint64_t prompt_tokens;
 	uint64_t cached_tokens;
@@ -161,9 +192,7 @@ struct space {
 	uint64_t refused_requests;
 	uint32_t leases; /* also those that move in a ticket or end slice by slice */
 	uint32_t sessions;
-	uint32_t waiting;	 /* requests that wait for memory */
-	uint32_t waiting_to_run; /* of them, of sequences that run already */
-	bool blocked;		 /* wait.c: one of this round could not be admitted */
+	uint32_t blocked; /* wait.c: devices of those that this round could not admit */
 };
 
 /* The ranks that write one set of leases. Owned by group.c, the magazine by topup.c. */
@@ -176,7 +205,7 @@ struct group {
 	bool ended;	/* a rank died */
 	bool quiesced;	/* the last writer said that it has stopped; else it was proven dead */
 	struct page_list magazine;
-	uint64_t magazine_bytes;
+	uint64_t magazine_bytes[KVD_DEVICES_MAX];
 	struct page_list quarantine;
 };
 
@@ -210,7 +239,7 @@ struct session {
 	uint32_t free_row;
 	uint32_t leases; /* list */
 	uint32_t lease_count;
-	uint64_t held_bytes; /* open pages and the pinned nodes that it is charged for */
+	uint64_t held_bytes[KVD_DEVICES_MAX]; /* open pages, pinned nodes that it is charged for */
 	uint32_t open_pages;
 	uint32_t private_pages;
 	uint32_t pinned_pages;
@@ -285,8 +314,9 @@ struct waiter {
 	uint32_t session;
 	uint32_t next;
 	uint32_t prev;
-	bool for_slab;	/* a slab is being made for it: the deadline does not count */
-	bool own_limit; /* it waits for its own session or group, and is in nobody's way */
+	uint32_t devices;  /* that it wants pages on */
+	uint32_t for_slab; /* devices where slabs are made for it: the deadline does not count */
+	bool own_limit;	   /* it waits for its own session or group, and is in nobody's way */
 	uint64_t deadline_ns;
 };
 
@@ -297,8 +327,10 @@ struct call {
 	uint32_t session;
 	bool again; /* an attempt of a waiting request: */
 	uint32_t waiter;
-	bool turns_over; /* slabs of others are on their way to it */
-	bool for_slab;
+	uint32_t devices;  /* that its pages would be on */
+	uint32_t short_on; /* the one that it was refused for */
+	uint32_t for_slab; /* set of those on which slabs are made for it */
+	bool turns_over;   /* slabs of others are on their way to it */
 	bool own_limit;
 	struct kvd_rep rep;
 	const void *payload; /* of the reply, rep.out_bytes of it */
@@ -310,16 +342,14 @@ struct core {
 	struct core_ops ops;
 	void *ctx;
 	uint64_t now_ns;
-	uint64_t pool_bytes; /* falls when the device has no more, for a while */
-	uint64_t pool_retry_ns;
-	uint64_t slab_bytes; /* of all slabs, destroyed ones not counted */
+	struct bank banks[KVD_DEVICES_MAX];
 	uint32_t slabs_max;
 	uint32_t processes_max;
 	uint32_t groups_max;
 	uint32_t waiters_max;
 	uint32_t rows_max; /* of one session */
 	bool draining;
-	bool retry;	 /* memory came free: waiting requests try again */
+	uint32_t retry;	 /* devices whose memory came free: requests that wait for it try again */
 	uint32_t budget; /* pages and nodes that this call may still touch */
 	uint64_t lease_seq;
 	uint64_t group_seq;
@@ -335,8 +365,6 @@ struct core {
 	struct shelf *shelves;	  /* spaces_max x geometries_max */
 	struct geometry *geometries;
 	uint32_t geometry_count;
-	uint32_t closed_count; /* slabs that are being emptied */
-	uint32_t making_count; /* slabs that the shell is making */
 	struct format *formats;
 	uint32_t format_count;
 	struct space *spaces;
@@ -359,17 +387,14 @@ struct core {
 	uint32_t waiter_head;
 	uint32_t waiter_tail;
 	uint32_t waiter_count;
-	uint32_t turner;       /* the waiter that slabs are turned over for, or CORE_NONE */
-	uint64_t turner_bytes; /* that it needs of what comes free */
 	uint32_t wait_round;   /* wait.c: the class that a round tries, 0: there is no round */
+	uint32_t wait_woken;   /* the devices that the round is about */
 	uint32_t wait_next;    /* the waiter that the round tries next */
-	uint32_t turner_space;
-	uint32_t turner_geometry;
-	struct node *nodes; /* the first formats_max are the roots */
+	uint32_t turn_claimed; /* devices for a waiter that must be the turner of all of its own */
+	struct node *nodes;    /* the first formats_max are the roots */
 	uint32_t node_slots;
 	uint32_t node_free;
 	uint32_t node_count;
-	uint64_t slab_bytes_min;
 	struct index_slot *index;
 	uint32_t index_mask;
 	uint64_t *ghosts; /* hashes of what left the index, for WHY */
@@ -400,6 +425,23 @@ static inline struct shelf *machine_part_shelf(const struct core *core, const st
 					       uint32_t part)
 {
 	return machine_shelf(core, format->space, format->geometry[part]);
+}
+
+static inline uint32_t machine_slab_device(const struct core *core, const struct slab *slab)
+{
+	return core->geometries[slab->geometry].device;
+}
+
+/* The device that the page lies on. */
+static inline uint32_t machine_device(const struct core *core, uint32_t page)
+{
+	return machine_slab_device(core, &core->slabs[core->pages[page].slab]);
+}
+
+/* Memory of the device came free, or a limit there: who waits for it tries again. */
+static inline void machine_wake(struct core *core, uint32_t device)
+{
+	core->retry |= 1u << (MUTANT(WAKE_ELSEWHERE) && device > 0 ? device - 1 : device);
 }
 
 static inline uint64_t machine_stride(const struct core *core, uint32_t page)

@@ -36,7 +36,11 @@
 	M(LOSE_WAITER, "a waiting request whose deadline passes gets no reply")                    \
 	M(HALF_ADMISSION, "a request is admitted with one page less than it needs")                \
 	M(REUSE_TICKET, "a ticket can be claimed twice")                                           \
-	M(KEEP_IMPORTER, "who keeps a destroyed slab mapped keeps its session")
+	M(KEEP_IMPORTER, "who keeps a destroyed slab mapped keeps its session")                    \
+	M(TURN_OTHER_DEVICE, "slabs of another device are turned over")                            \
+	M(PAY_ELSEWHERE, "a slab is paid from the pool of the device before its own")              \
+	M(RESERVE_ELSEWHERE, "what is there is held against the slabs of the device before")       \
+	M(WAKE_ELSEWHERE, "memory that comes free wakes who waits for the device before")
 
 #define MUTANT_ENUM(name, text) MUTANT_##name,
 enum mutant {

@@ -131,7 +131,9 @@ uint32_t node_new(struct core *core, uint32_t parent, const struct index_key *ke
 {
 	uint32_t node = try_new(core, parent, key, flags);
 
-	if (node == CORE_NONE && evict_any(core, core->formats[core->nodes[parent].format].space))
+	/* The index is one for all devices: any node will do. */
+	if (node == CORE_NONE &&
+	    evict_any(core, core->formats[core->nodes[parent].format].space, UINT32_MAX))
 		node = try_new(core, parent, key, flags);
 	return node;
 }

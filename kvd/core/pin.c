@@ -2,8 +2,8 @@
 /*
  * PIN and UNPIN.
  *
- * Invariants: node.anchors counts the anchored nodes at and below it; anchored_bytes of a space is
- * the sum of the blocks with anchors. The core's thread only.
+ * Invariants: node.anchors counts the anchored nodes at and below it; anchored_bytes of a space on
+ * a device is the sum of the blocks with anchors there. The core's thread only.
  */
 #include "kvd/core/pin.h"
 
@@ -11,15 +11,33 @@
 #include "kvd/core/match.h"
 #include "kvd/core/node.h"
 
-/* Bytes of the path that no PIN holds yet. */
-static uint64_t new_bytes(const struct core *core, uint32_t node, uint64_t *out_blocks)
+/* Blocks of the path that no PIN holds yet. */
+static uint64_t new_blocks(const struct core *core, uint32_t node)
 {
-	const struct format *f = &core->formats[core->nodes[node].format];
+	uint64_t blocks = 0;
 
-	*out_blocks = 0;
 	for (; core->nodes[node].state == NODE_SEALED; node = core->nodes[node].parent)
-		*out_blocks += core->nodes[node].anchors == 0;
-	return *out_blocks * f->block_bytes;
+		blocks += core->nodes[node].anchors == 0;
+	return blocks;
+}
+
+/* A quarter of what the space may have, on each device. */
+static bool too_many(const struct core *core, const struct format *f, uint64_t blocks)
+{
+	for (uint32_t d = 0; d < core->cfg.device_count; d++) {
+		const struct space_part *part = &core->spaces[f->space].on[d];
+		uint64_t bytes = part->anchored_bytes + blocks * f->device_bytes[d];
+		if ((f->devices >> d & 1) && bytes > part->ceiling_bytes / 4)
+			return true;
+	}
+	return false;
+}
+
+static void count_block(struct core *core, const struct format *f, int sign)
+{
+	for (uint32_t d = 0; d < core->cfg.device_count; d++)
+		core->spaces[f->space].on[d].anchored_bytes +=
+			(uint64_t)(int64_t)sign * f->device_bytes[d];
 }
 
 static void anchor(struct core *core, uint32_t node)
@@ -29,7 +47,7 @@ static void anchor(struct core *core, uint32_t node)
 	core->nodes[node].flags |= NODE_ANCHOR;
 	for (uint32_t n = node; core->nodes[n].state == NODE_SEALED; n = core->nodes[n].parent) {
 		if (core->nodes[n].anchors++ == 0)
-			core->spaces[f->space].anchored_bytes += f->block_bytes;
+			count_block(core, f, 1);
 		node_pin(core, n, CORE_NONE);
 	}
 }
@@ -41,7 +59,7 @@ static void unanchor(struct core *core, uint32_t node)
 	core->nodes[node].flags &= (uint8_t)~NODE_ANCHOR;
 	for (uint32_t n = node; core->nodes[n].state == NODE_SEALED; n = core->nodes[n].parent) {
 		if (--core->nodes[n].anchors == 0)
-			core->spaces[f->space].anchored_bytes -= f->block_bytes;
+			count_block(core, f, -1);
 		node_unpin(core, n, CORE_NONE);
 	}
 }
@@ -49,7 +67,6 @@ static void unanchor(struct core *core, uint32_t node)
 int pin_run(struct core *core, struct call *call)
 {
 	struct index_prompt prompt;
-	uint64_t blocks;
 	int rc = call_prompt(core, call, 0, &prompt);
 
 	if (rc < 0)
@@ -58,8 +75,8 @@ int pin_run(struct core *core, struct call *call)
 	if (core->nodes[node].state != NODE_SEALED)
 		return KVD_MISS;
 	const struct format *f = &core->formats[call->req->format];
-	const struct space *space = &core->spaces[f->space];
-	if (space->anchored_bytes + new_bytes(core, node, &blocks) > space->ceiling_bytes / 4) {
+	uint64_t blocks = new_blocks(core, node);
+	if (too_many(core, f, blocks)) {
 		call->full = (struct kvd_rep_full){.needed_pages = blocks * f->part_count};
 		return KVD_FULL;
 	}

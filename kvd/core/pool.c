@@ -150,7 +150,8 @@ uint32_t pool_take(struct core *core, struct shelf *shelf, enum state_event even
 	p->next = CORE_NONE;
 	p->list = PAGE_NOWHERE;
 	core->spaces[s->space].used_pages++;
-	core->spaces[s->space].used_bytes += machine_stride(core, page);
+	core->spaces[s->space].on[machine_device(core, page)].used_bytes +=
+		machine_stride(core, page);
 	state_change(core, page, event);
 	return page;
 }
@@ -163,7 +164,8 @@ void pool_free(struct core *core, uint32_t page, enum state_event event)
 	ASSERT_DEBUG(p->list == PAGE_NOWHERE && p->node == CORE_NONE);
 	state_change(core, page, event);
 	core->spaces[s->space].used_pages--;
-	core->spaces[s->space].used_bytes -= machine_stride(core, page);
+	core->spaces[s->space].on[machine_device(core, page)].used_bytes -=
+		machine_stride(core, page);
 	if (!MUTANT(GENERATION_KEPT))
 		p->generation++;
 	p->lease = p->owner = p->node = p->next_part = CORE_NONE;
@@ -176,7 +178,7 @@ void pool_free(struct core *core, uint32_t page, enum state_event event)
 	s->busy_count--;
 	if (s->state == SLAB_LIVE)
 		machine_shelf(core, s->space, s->geometry)->free++;
-	core->retry = true;
+	machine_wake(core, machine_slab_device(core, s));
 }
 
 void pool_make_evictable(struct core *core, uint32_t page)
@@ -189,7 +191,7 @@ void pool_make_evictable(struct core *core, uint32_t page)
 	s->last_used_ns = core->now_ns;
 	if (s->state == SLAB_LIVE)
 		shelf->evictable++;
-	core->retry = true;
+	machine_wake(core, machine_slab_device(core, s));
 }
 
 void pool_make_busy(struct core *core, uint32_t page)

@@ -3,8 +3,8 @@
  * Sessions.
  *
  * Invariants: a session number is free again when its leases are. held_bytes of a session = open
- * and private pages of its leases and the pinned nodes that it is charged for. The core's thread
- * only.
+ * and private pages of its leases and the pinned nodes that it is charged for, on each device. The
+ * core's thread only.
  */
 #include "kvd/core/session.h"
 
@@ -115,10 +115,11 @@ void session_finish(struct core *core, uint32_t session)
 
 /* --- what a session holds ------------------------------------------------------------------- */
 
-static void charge(struct core *core, uint32_t session, uint64_t bytes, int sign)
+static void charge(struct core *core, uint32_t session, uint32_t device, uint64_t bytes, int sign)
 {
-	core->sessions[session].held_bytes += sign > 0 ? bytes : 0 - bytes;
-	core->retry |= sign < 0;
+	core->sessions[session].held_bytes[device] += sign > 0 ? bytes : 0 - bytes;
+	if (sign < 0)
+		machine_wake(core, device);
 }
 
 void session_charge_open(struct core *core, uint32_t session, uint32_t page, int sign)
@@ -126,7 +127,7 @@ void session_charge_open(struct core *core, uint32_t session, uint32_t page, int
 	if (session == CORE_NONE)
 		return;
 	core->sessions[session].open_pages += (uint32_t)sign;
-	charge(core, session, machine_stride(core, page), sign);
+	charge(core, session, machine_device(core, page), machine_stride(core, page), sign);
 }
 
 void session_charge_private(struct core *core, uint32_t session, uint32_t page, int sign)
@@ -134,20 +135,24 @@ void session_charge_private(struct core *core, uint32_t session, uint32_t page, 
 	if (session == CORE_NONE)
 		return;
 	core->sessions[session].private_pages += (uint32_t)sign;
-	charge(core, session, machine_stride(core, page), sign);
+	charge(core, session, machine_device(core, page), machine_stride(core, page), sign);
 }
 
 void session_charge_pinned(struct core *core, uint32_t session, const struct format *format,
 			   int blocks)
 {
 	core->sessions[session].pinned_pages += (uint32_t)blocks * format->part_count;
-	charge(core, session, format->block_bytes, blocks);
+	for (uint32_t d = 0; d < core->cfg.device_count; d++)
+		if (format->devices >> d & 1)
+			charge(core, session, d, format->device_bytes[d], blocks);
 }
 
-uint64_t session_share_bytes(const struct core *core)
+uint64_t session_share_bytes(const struct core *core, uint32_t device)
 {
-	return core->cfg.pool_bytes / 1000 * core->cfg.session_share_permille +
-	       core->cfg.pool_bytes % 1000 * core->cfg.session_share_permille / 1000;
+	uint64_t pool = core->cfg.pool_bytes[device];
+
+	return pool / 1000 * core->cfg.session_share_permille +
+	       pool % 1000 * core->cfg.session_share_permille / 1000;
 }
 
 void session_show_row(struct core *core, uint32_t session)

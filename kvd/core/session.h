@@ -18,8 +18,8 @@ void session_charge_open(struct core *core, uint32_t session, uint32_t page, int
 void session_charge_private(struct core *core, uint32_t session, uint32_t page, int sign);
 void session_charge_pinned(struct core *core, uint32_t session, const struct format *format,
 			   int blocks);
-/* Bytes that one session may hold. */
-uint64_t session_share_bytes(const struct core *core);
+/* Bytes that one session may hold on the device. */
+uint64_t session_share_bytes(const struct core *core, uint32_t device);
 
 /* Sends row 0, if anybody still reads it. */
 void session_show_row(struct core *core, uint32_t session);

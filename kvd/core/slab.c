@@ -3,18 +3,20 @@
  * Making slabs: how many bytes a shelf may still have, where the page records of a new slab lie,
  * and the orders to the shell.
  *
- * Invariants: the ranges of slabs do not overlap. core.slab_bytes is the sum of all that exist or
- * are being made or destroyed, and never exceeds pool_bytes. A slab that cannot be made lowers the
- * pool to what there is; a second later more is tried, for memory may have come back. What other
- * spaces lack to their floor is not given away. A slab is only ever in the list of its shelf while
- * it is live. The core's thread only. See turnover.c for the other half of a slab's life.
+ * Invariants: the ranges of slabs do not overlap, and lie in their device's records. slab_bytes of
+ * a bank is the sum of all that exist or are being made or destroyed on its device, and never
+ * exceeds the pool there. A slab that cannot be made lowers the device's pool to what there is; a
+ * second later more is tried, for memory may have come back. What other spaces lack to their floor
+ * on the device is not given away. A slab is only ever in the list of its shelf while it is live.
+ * The core's thread only. See turnover.c for the other half of a slab's life.
  */
 #include "kvd/core/slab.h"
 
+#include "kvd/core/bank.h"
+#include "kvd/core/mutant.h"
 #include "kvd/core/pool.h"
 #include "kvd/core/space.h"
 
-#include <base/units.h>
 #include <errno.h>
 #include <stdio.h>
 
@@ -33,36 +35,42 @@ void slab_init(struct core *core)
 }
 
 /* Bytes that were brought together for a request that waits are not for other shelves. */
-static uint64_t turner_bytes(const struct core *core, uint32_t space, uint32_t geometry)
+static uint64_t turner_bytes(const struct bank *bank, uint32_t space, uint32_t geometry)
 {
-	bool own = core->turner_space == space && core->turner_geometry == geometry;
+	bool own = bank->turner_space == space && bank->turner_geometry == geometry;
 
-	return core->turner == CORE_NONE || own ? 0 : core->turner_bytes;
+	return bank->turner == CORE_NONE || own ? 0 : bank->turner_bytes;
 }
 
 /* Bytes that the shelf may make now without touching what others lack to their floors. */
 static uint64_t available_bytes(const struct core *core, uint32_t space, uint32_t geometry)
 {
-	uint64_t reserved = core->slab_bytes + turner_bytes(core, space, geometry);
+	uint32_t device = core->geometries[geometry].device;
+	const struct bank *bank = &core->banks[device];
+	const struct space_part *part = &core->spaces[space].on[device];
+	const struct bank *made = bank - (MUTANT(RESERVE_ELSEWHERE) && device > 0);
+	uint64_t reserved = made->slab_bytes + turner_bytes(bank, space, geometry);
 
-	if (core->spaces[space].slab_bytes >= core->spaces[space].ceiling_bytes)
+	if (part->slab_bytes >= part->ceiling_bytes)
 		return 0;
 	for (uint32_t s = 0; s < core->space_count; s++) {
-		uint64_t floor = space_floor_bytes(core, s);
-		if (s != space && core->spaces[s].slab_bytes < floor)
-			reserved += floor - core->spaces[s].slab_bytes;
+		uint64_t floor = space_floor_bytes(core, s, device);
+		uint64_t has = core->spaces[s].on[device].slab_bytes;
+		if (s != space && has < floor)
+			reserved += floor - has;
 	}
-	return reserved < core->pool_bytes ? core->pool_bytes - reserved : 0;
+	return reserved < bank->bytes ? bank->bytes - reserved : 0;
 }
 
-uint64_t slab_limit_bytes(const struct core *core, uint32_t space)
+uint64_t slab_limit_bytes(const struct core *core, uint32_t space, uint32_t device)
 {
+	uint64_t pool = core->cfg.pool_bytes[device];
 	uint64_t reserved = 0;
 
 	for (uint32_t s = 0; s < core->space_count; s++)
 		if (s != space)
-			reserved += space_floor_bytes(core, s);
-	return reserved < core->cfg.pool_bytes ? core->cfg.pool_bytes - reserved : 0;
+			reserved += space_floor_bytes(core, s, device);
+	return reserved < pool ? pool - reserved : 0;
 }
 
 /* The slab with the lowest range that ends behind `page`, or CORE_NONE. */
@@ -80,20 +88,21 @@ static uint32_t next_range(const struct core *core, uint32_t page)
 	return best;
 }
 
-/* How many ranges of `count` records are left; the first of them in out_first. */
-static uint32_t free_ranges(const struct core *core, uint32_t count, uint32_t *out_first)
+/* How many ranges of a slab's records the device has left; the first of them in out_first. */
+static uint32_t free_ranges(const struct core *core, const struct geometry *g, uint32_t *out_first)
 {
-	uint32_t page = 0;
+	const struct bank *bank = &core->banks[g->device];
+	uint32_t page = bank->first_page;
 	uint32_t ranges = 0;
 
 	for (;;) {
 		uint32_t slab = next_range(core, page);
-		uint32_t end =
-			slab == CORE_NONE ? core->cfg.pages_max : core->slabs[slab].first_page;
-		if (end > page && ranges == 0 && end - page >= count)
+		uint32_t end = slab == CORE_NONE ? bank->end_page : core->slabs[slab].first_page;
+		end = BITS_MIN(end, bank->end_page);
+		if (end > page && ranges == 0 && end - page >= g->page_count)
 			*out_first = page;
-		ranges += end > page ? (end - page) / count : 0;
-		if (slab == CORE_NONE)
+		ranges += end > page ? (end - page) / g->page_count : 0;
+		if (end == bank->end_page)
 			return ranges;
 		page = core->slabs[slab].first_page + core->slabs[slab].page_count;
 	}
@@ -116,7 +125,7 @@ uint64_t slab_unmade_pages(const struct core *core, uint32_t space, uint32_t geo
 
 	if (slabs == 0)
 		return 0;
-	return BITS_MIN(slabs, free_ranges(core, g->page_count, &first)) * g->page_count;
+	return BITS_MIN(slabs, free_ranges(core, g, &first)) * g->page_count;
 }
 
 static void order(struct core *core, enum core_order_kind kind, uint32_t slab, bool forced)
@@ -145,7 +154,7 @@ static bool make_one(struct core *core, uint32_t space, uint32_t geometry)
 	uint32_t first;
 
 	if (slab == CORE_NONE || available_bytes(core, space, geometry) < g->slab_bytes ||
-	    free_ranges(core, g->page_count, &first) == 0)
+	    free_ranges(core, g, &first) == 0)
 		return false;
 	core->slabs[slab] = (struct slab){
 		.space = space,
@@ -157,9 +166,10 @@ static bool make_one(struct core *core, uint32_t space, uint32_t geometry)
 		.state = SLAB_MAKING,
 	};
 	machine_shelf(core, space, geometry)->making += g->page_count;
-	core->spaces[space].slab_bytes += g->slab_bytes;
-	core->slab_bytes += g->slab_bytes;
-	core->making_count++;
+	core->spaces[space].on[g->device].slab_bytes += g->slab_bytes;
+	core->banks[g->device - (MUTANT(PAY_ELSEWHERE) && g->device > 0)].slab_bytes +=
+		g->slab_bytes;
+	core->banks[g->device].making_count++;
 	order(core, CORE_ORDER_SLAB_MAKE, slab, false);
 	return true;
 }
@@ -182,24 +192,24 @@ void slab_spare(struct core *core, uint32_t space, uint32_t geometry)
 static void forget(struct core *core, uint32_t slab)
 {
 	struct slab *s = &core->slabs[slab];
-	uint64_t bytes = core->geometries[s->geometry].slab_bytes;
+	const struct geometry *g = &core->geometries[s->geometry];
 
-	core->spaces[s->space].slab_bytes -= bytes;
-	core->slab_bytes -= bytes;
+	core->spaces[s->space].on[g->device].slab_bytes -= g->slab_bytes;
+	core->banks[g->device].slab_bytes -= g->slab_bytes;
 	s->state = SLAB_NONE;
-	core->retry = true;
+	machine_wake(core, g->device);
 }
 
 static void make_failed(struct core *core, uint32_t slab, int result)
 {
+	uint32_t device = machine_slab_device(core, &core->slabs[slab]);
 	char text[160];
 
 	forget(core, slab);
-	core->pool_bytes = core->slab_bytes;
-	core->pool_retry_ns = core->now_ns + UNITS_NS_PER_S;
+	bank_lower(core, device);
 	snprintf(text, sizeof(text),
-		 "a slab could not be made (error %d): the pool is %llu bytes for now", -result,
-		 (unsigned long long)core->pool_bytes);
+		 "a slab could not be made on device %u (error %d): its pool is %llu bytes for now",
+		 device, -result, (unsigned long long)core->banks[device].bytes);
 	core->ops.note(core->ctx, CORE_NOTE_WARN, text);
 }
 
@@ -211,7 +221,7 @@ void slab_made(struct core *core, uint32_t slab, int result)
 
 	ASSERT(s->state == SLAB_MAKING);
 	shelf->making -= s->page_count;
-	core->making_count--;
+	core->banks[machine_slab_device(core, s)].making_count--;
 	if (result < 0) {
 		make_failed(core, slab, result);
 		return;
@@ -231,7 +241,7 @@ void slab_made(struct core *core, uint32_t slab, int result)
 	core->pages_by_state[KVD_PAGE_FREE] += s->page_count;
 	core->bytes_by_state[KVD_PAGE_FREE] += s->page_count * stride;
 	core->counters[KVD_C_SLABS_MADE]++;
-	core->retry = true;
+	machine_wake(core, machine_slab_device(core, s));
 }
 
 void slab_destroy(struct core *core, uint32_t slab, bool forced)

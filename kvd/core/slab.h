@@ -25,7 +25,7 @@ void slab_destroyed(struct core *core, uint32_t slab);
 /* Orders the end of a slab that is empty. */
 void slab_destroy(struct core *core, uint32_t slab, bool forced);
 int slab_find(const struct core *core, uint32_t space, uint32_t page, struct kvd_slab_wire *out);
-/* Bytes of slabs that the space can never have more than. */
-uint64_t slab_limit_bytes(const struct core *core, uint32_t space);
+/* Bytes of slabs that the space can never have more than on the device. */
+uint64_t slab_limit_bytes(const struct core *core, uint32_t space, uint32_t device);
 
 #endif

@@ -3,11 +3,12 @@
  * Namespaces: names, access secrets, floors and ceilings.
  *
  * Invariants: names are unique. The secret is compared in a time that depends on its length alone.
- * A floor is rounded down to whole slabs: less than a slab cannot be kept for anybody. The core's
- * thread only.
+ * Floor and ceiling are divided among the devices as the pools' sizes are, and a floor's part is
+ * rounded down to whole slabs: less than a slab cannot be kept for anybody. The core's thread only.
  */
 #include "kvd/core/space.h"
 
+#include "kvd/core/bank.h"
 #include "kvd/core/index.h"
 
 #include <errno.h>
@@ -20,6 +21,19 @@ static int find_name(const struct core *core, const char *name)
 		if (strcmp(core->spaces[s].name, name) == 0)
 			return (int)s;
 	return -ENOENT;
+}
+
+static void divide(struct core *core, struct space *s, const struct core_space_args *args)
+{
+	bool usual = args->floor_bytes == UINT64_MAX;
+	uint64_t all = core_pool_bytes(&core->cfg);
+
+	s->ceiling_bytes = args->ceiling_bytes ? args->ceiling_bytes : all;
+	for (uint32_t d = 0; d < core->cfg.device_count; d++) {
+		uint64_t floor = bank_part(core, d, args->floor_bytes);
+		s->on[d].floor_bytes = usual ? UINT64_MAX : floor;
+		s->on[d].ceiling_bytes = bank_part(core, d, s->ceiling_bytes);
+	}
 }
 
 int space_add(struct core *core, const struct core_space_args *args)
@@ -36,8 +50,7 @@ int space_add(struct core *core, const struct core_space_args *args)
 	memcpy(s->access, args->secret, args->secret_bytes);
 	s->access_bytes = args->secret_bytes;
 	index_seed(s, args->key_seed);
-	s->floor_bytes = args->floor_bytes;
-	s->ceiling_bytes = args->ceiling_bytes ? args->ceiling_bytes : core->cfg.pool_bytes;
+	divide(core, s, args);
 	return (int)core->space_count++;
 }
 
@@ -57,15 +70,16 @@ int space_find(const struct core *core, const char *name, const uint8_t *secret,
 	return differs ? -EACCES : found;
 }
 
-uint64_t space_floor_bytes(const struct core *core, uint32_t space)
+uint64_t space_floor_bytes(const struct core *core, uint32_t space, uint32_t device)
 {
-	const struct space *s = &core->spaces[space];
-	uint64_t floor = s->floor_bytes;
+	const struct space_part *part = &core->spaces[space].on[device];
+	uint64_t slab = core->banks[device].slab_bytes_min;
+	uint64_t floor = part->floor_bytes;
 
 	if (floor == UINT64_MAX)
-		floor = core->cfg.pool_bytes / core->space_count / 2;
-	floor = BITS_MIN(floor, s->ceiling_bytes);
-	return floor / core->slab_bytes_min * core->slab_bytes_min;
+		floor = core->cfg.pool_bytes[device] / core->space_count / 2;
+	floor = BITS_MIN(floor, part->ceiling_bytes);
+	return floor / slab * slab;
 }
 
 uint32_t space_part(const struct core *core, uint32_t rows)
@@ -73,13 +87,14 @@ uint32_t space_part(const struct core *core, uint32_t rows)
 	return BITS_MAX(rows / core->space_count, 1);
 }
 
-uint64_t space_evictable_bytes(const struct core *core, uint32_t space)
+uint64_t space_evictable_bytes(const struct core *core, uint32_t space, uint32_t device)
 {
 	uint64_t bytes = 0;
 
 	for (uint32_t g = 0; g < core->geometry_count; g++)
-		bytes +=
-			machine_shelf(core, space, g)->evictable * core->geometries[g].stride_bytes;
+		if (core->geometries[g].device == device)
+			bytes += machine_shelf(core, space, g)->evictable *
+				 core->geometries[g].stride_bytes;
 	return bytes;
 }
 
@@ -92,13 +107,15 @@ void space_stat(const struct core *core, uint32_t space, struct kvd_space_stat *
 		.sessions = s->sessions,
 		.nodes = s->nodes,
 		.pages = s->used_pages,
-		.bytes = s->used_bytes,
-		.floor_bytes = space_floor_bytes(core, space),
 		.ceiling_bytes = s->ceiling_bytes,
 		.prompt_tokens = s->prompt_tokens,
 		.cached_tokens = s->cached_tokens,
 		.evicted_pages = s->evicted_pages,
 		.refused_requests = s->refused_requests,
 	};
+	for (uint32_t d = 0; d < core->cfg.device_count; d++) {
+		out->bytes += s->on[d].used_bytes;
+		out->floor_bytes += space_floor_bytes(core, space, d);
+	}
 	memcpy(out->name, s->name, sizeof(out->name));
 }

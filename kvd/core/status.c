@@ -11,17 +11,6 @@
 
 #include <string.h>
 
-static void fill_shelves(const struct core *core, struct kvd_status *out)
-{
-	out->promised_pages = out->evictable_pages = 0;
-	for (uint32_t s = 0; s < core->space_count; s++)
-		for (uint32_t g = 0; g < core->geometry_count; g++) {
-			const struct shelf *shelf = machine_shelf(core, s, g);
-			out->promised_pages += shelf->promised;
-			out->evictable_pages += shelf->evictable;
-		}
-}
-
 static void fill_lists(const struct core *core, struct kvd_status *out)
 {
 	out->session_count = out->space_count = 0;
@@ -32,10 +21,42 @@ static void fill_lists(const struct core *core, struct kvd_status *out)
 		space_stat(core, s, &out->spaces[out->space_count++]);
 }
 
+static void fill_device(const struct core *core, uint32_t device, struct kvd_device_stat *out)
+{
+	*out = (struct kvd_device_stat){
+		.device = device,
+		.waiting_requests = core->banks[device].waiter_count,
+		.pool_bytes = core->banks[device].bytes,
+		.slab_bytes = core->banks[device].slab_bytes,
+	};
+	for (uint32_t s = 0; s < core->space_count; s++) {
+		out->used_bytes += core->spaces[s].on[device].used_bytes;
+		for (uint32_t g = 0; g < core->geometry_count; g++) {
+			const struct shelf *shelf = machine_shelf(core, s, g);
+			if (core->geometries[g].device != device)
+				continue;
+			out->promised_pages += shelf->promised;
+			out->evictable_pages += shelf->evictable;
+		}
+	}
+}
+
+/* All devices, and what they are together. */
+static void fill_devices(const struct core *core, struct kvd_status *out)
+{
+	out->device_count = core->cfg.device_count;
+	out->pool_bytes = out->slab_bytes = out->promised_pages = out->evictable_pages = 0;
+	for (uint32_t d = 0; d < core->cfg.device_count; d++) {
+		fill_device(core, d, &out->devices[d]);
+		out->pool_bytes += out->devices[d].pool_bytes;
+		out->slab_bytes += out->devices[d].slab_bytes;
+		out->promised_pages += out->devices[d].promised_pages;
+		out->evictable_pages += out->devices[d].evictable_pages;
+	}
+}
+
 void status_fill(const struct core *core, struct kvd_status *out)
 {
-	out->pool_bytes = core->pool_bytes;
-	out->slab_bytes = core->slab_bytes;
 	memcpy(out->pages_by_state, core->pages_by_state, sizeof(out->pages_by_state));
 	memcpy(out->bytes_by_state, core->bytes_by_state, sizeof(out->bytes_by_state));
 	out->nodes = core->node_count;
@@ -47,6 +68,6 @@ void status_fill(const struct core *core, struct kvd_status *out)
 	out->draining = core->draining;
 	memset(out->counters, 0, sizeof(out->counters));
 	memcpy(out->counters, core->counters, sizeof(core->counters));
-	fill_shelves(core, out);
+	fill_devices(core, out);
 	fill_lists(core, out);
 }

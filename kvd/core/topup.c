@@ -2,9 +2,9 @@
 /*
  * Magazines.
  *
- * Invariants: magazine_bytes of a group is the sum of the strides in its list, and at most the
- * ceiling. The magazine of a group whose rank died does not move until the group is gone: nobody
- * knows who still writes. The core's thread only.
+ * Invariants: magazine_bytes of a group is the sum of the strides in its list, for each device, and
+ * at most the ceiling there. The magazine of a group whose rank died does not move until the group
+ * is gone: nobody knows who still writes. The core's thread only.
  */
 #include "kvd/core/topup.h"
 
@@ -26,11 +26,33 @@ static struct group *group_of(const struct core *core, uint32_t session)
 	return &core->groups[core->sessions[session].group];
 }
 
-static uint64_t ceiling_bytes(const struct core *core, const struct format *format)
+static uint64_t ceiling_bytes(const struct core *core, const struct format *format, uint32_t device)
 {
-	uint64_t bytes = core->cfg.pool_bytes / 1000 * core->cfg.magazine_permille;
+	uint64_t bytes = core->cfg.pool_bytes[device] / 1000 * core->cfg.magazine_permille;
 
-	return BITS_MAX(bytes, format->block_bytes);
+	return BITS_MAX(bytes, format->device_bytes[device]);
+}
+
+/*
+ * The first device on which so many blocks are above the ceiling, beside what the group has there;
+ * CORE_NONE: on none.
+ */
+static uint32_t above_ceiling(const struct core *core, const struct format *format,
+			      const struct group *group, uint64_t blocks)
+{
+	for (uint32_t d = 0; d < core->cfg.device_count; d++) {
+		uint64_t has = group ? group->magazine_bytes[d] : 0;
+		if ((format->devices >> d & 1) &&
+		    has + blocks * format->device_bytes[d] > ceiling_bytes(core, format, d))
+			return d;
+	}
+	return CORE_NONE;
+}
+
+static void count_page(const struct core *core, struct group *group, uint32_t page, int sign)
+{
+	group->magazine_bytes[machine_device(core, page)] +=
+		(uint64_t)(int64_t)sign * machine_stride(core, page);
 }
 
 /* Takes the checked blocks one by one into the group's list and the reply. */
@@ -43,7 +65,7 @@ static void take_blocks(struct core *core, struct group *group, const struct for
 		core->pages[page].owner = (uint32_t)(group - core->groups);
 		core->pages[page].part = (uint8_t)part;
 		pool_list_append(core, &group->magazine, page, PAGE_MAGAZINE);
-		group->magazine_bytes += machine_stride(core, page);
+		count_page(core, group, page, 1);
 		core->handles[i] = pool_handle(core, page);
 	}
 }
@@ -59,11 +81,12 @@ int topup_run(struct core *core, struct call *call)
 	uint64_t pages = (uint64_t)req->n * format->part_count;
 	if (req->out_bytes / sizeof(struct kvd_handle) < pages || pages > core->handles_max)
 		return -EINVAL;
-	uint64_t bytes = req->n * format->block_bytes;
-	if (bytes > ceiling_bytes(core, format) || admit_possible(core, req->format, req->n) < 0)
+	if (above_ceiling(core, format, NULL, req->n) != CORE_NONE ||
+	    admit_possible(core, req->format, req->n) < 0)
 		return -E2BIG;
-	if (group->ended || group->magazine_bytes + bytes > ceiling_bytes(core, format)) {
-		admit_refuse(core, call, req->format, req->n);
+	uint32_t above = above_ceiling(core, format, group, req->n);
+	if (group->ended || above != CORE_NONE) {
+		admit_refuse(core, call, req->format, req->n, above);
 		return KVD_FULL;
 	}
 	int rc = admit_check(core, call, req->format, req->n);
@@ -110,7 +133,7 @@ int topup_find(const struct core *core, uint32_t session, struct kvd_handle hand
 static void leave_list(struct core *core, struct group *group, uint32_t page)
 {
 	pool_list_remove(core, &group->magazine, page);
-	group->magazine_bytes -= machine_stride(core, page);
+	count_page(core, group, page, -1);
 	core->pages[page].owner = CORE_NONE;
 }
 
@@ -120,7 +143,7 @@ void topup_bind(struct core *core, uint32_t lease, uint32_t block, uint32_t part
 
 	leave_list(core, group, page);
 	if (MUTANT(STALE_TAG))
-		group->magazine_bytes += machine_stride(core, page);
+		count_page(core, group, page, 1);
 	state_change(core, page, STATE_BIND);
 	block_tag(core, lease, block, part, page);
 	core->pages[page].shown = 1;
@@ -184,9 +207,24 @@ void topup_end(struct core *core, uint32_t group)
 	}
 }
 
-void topup_want_back(struct core *core, uint32_t space, bool want)
+static bool has_on(const struct group *group, uint32_t devices)
 {
-	for (uint32_t s = 0; s < core->cfg.sessions_max; s++)
-		if (core->sessions[s].open && core->sessions[s].space == space)
-			show_want_back(core, s, want ? group_of(core, s)->magazine.count : 0);
+	uint64_t bytes = 0;
+
+	for (; devices; devices &= devices - 1)
+		bytes += group->magazine_bytes[__builtin_ctz(devices)];
+	return bytes > 0;
+}
+
+void topup_want_back(struct core *core, uint32_t space, uint32_t devices)
+{
+	for (uint32_t s = 0; s < core->cfg.sessions_max; s++) {
+		if (!core->sessions[s].open || core->sessions[s].space != space)
+			continue;
+		const struct group *group = group_of(core, s);
+		if (devices == 0 || group->magazine.count == 0)
+			show_want_back(core, s, 0);
+		else if (has_on(group, devices))
+			show_want_back(core, s, group->magazine.count);
+	}
 }

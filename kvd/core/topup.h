@@ -20,7 +20,7 @@ int topup_find(const struct core *core, uint32_t session, struct kvd_handle hand
 void topup_bind(struct core *core, uint32_t lease, uint32_t block, uint32_t part, uint32_t page);
 /* The last session of the group has left: takes its magazine back, as far as the budget goes. */
 void topup_end(struct core *core, uint32_t group);
-/* Asks the space's sessions for their magazine pages, or not any more. */
-void topup_want_back(struct core *core, uint32_t space, bool want);
+/* Asks the space's sessions that have magazine pages there for them; no device: not any more. */
+void topup_want_back(struct core *core, uint32_t space, uint32_t devices);
 
 #endif

@@ -4,9 +4,10 @@
  *
  * Invariants: a slab that is closed is in no shelf's list and its pages are in no shelf's counts,
  * but those of its pages that are evictable stay in the eviction order until they are evicted. No
- * space is brought below its floor by another. What a shelf has promised it keeps. The bytes of a
- * slab on its way out are for the request that it was closed for, the turner: there is one at a
- * time, or two would take slabs from each other for ever.
+ * space is brought below its floor by another. What a shelf has promised it keeps. A slab makes
+ * room on its own device and on no other. The bytes of a slab on its way out are for the request
+ * that it was closed for, the turner: a device has one at a time, or two would take slabs from each
+ * other for ever.
  * Importers are bits: of sessions, and of processes whose session broke. The core's thread only.
  */
 #include "kvd/core/turnover.h"
@@ -41,17 +42,25 @@ static bool leaving(const struct slab *slab)
 static bool above_floor(const struct core *core, const struct slab *slab, uint32_t space,
 			uint64_t lost)
 {
+	uint32_t device = machine_slab_device(core, slab);
+
 	return slab->space == space ||
-	       core->spaces[slab->space].slab_bytes >=
-		       space_floor_bytes(core, slab->space) + lost + bytes_of(core, slab);
+	       core->spaces[slab->space].on[device].slab_bytes >=
+		       space_floor_bytes(core, slab->space, device) + lost + bytes_of(core, slab);
 }
 
-static uint64_t leaving_bytes(const struct core *core, uint32_t space)
+/* Is it on its way out, on this device? */
+static bool leaves(const struct core *core, const struct slab *slab, uint32_t device)
+{
+	return leaving(slab) && machine_slab_device(core, slab) == device;
+}
+
+static uint64_t leaving_bytes(const struct core *core, uint32_t space, uint32_t device)
 {
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < core->slabs_max; i++)
-		if (core->slabs[i].space == space && leaving(&core->slabs[i]))
+		if (core->slabs[i].space == space && leaves(core, &core->slabs[i], device))
 			bytes += bytes_of(core, &core->slabs[i]);
 	return bytes;
 }
@@ -60,38 +69,43 @@ static uint64_t leaving_bytes(const struct core *core, uint32_t space)
 static bool can_lose(const struct core *core, const struct slab *slab, uint32_t space,
 		     uint32_t geometry)
 {
-	const struct space *to = &core->spaces[space];
+	uint32_t device = core->geometries[geometry].device;
+	const struct space_part *to = &core->spaces[space].on[device];
 
 	if (slab->state != SLAB_LIVE || (slab->space == space && slab->geometry == geometry))
+		return false;
+	if (machine_slab_device(core, slab) != device && !MUTANT(TURN_OTHER_DEVICE))
 		return false;
 	if (slab->space != space && to->slab_bytes >= to->ceiling_bytes)
 		return false;
 	const struct shelf *shelf = machine_shelf(core, slab->space, slab->geometry);
 	uint32_t usable = slab->free_count + evictable_of(slab);
 	return shelf->free + shelf->evictable - usable >= shelf->promised &&
-	       above_floor(core, slab, space, leaving_bytes(core, slab->space));
+	       above_floor(core, slab, space, leaving_bytes(core, slab->space, device));
 }
 
-static uint64_t unreserved_bytes(const struct core *core, uint32_t space)
+static uint64_t unreserved_bytes(const struct core *core, uint32_t space, uint32_t device)
 {
-	uint64_t used = core->slab_bytes;
+	const struct bank *bank = &core->banks[device];
+	uint64_t used = bank->slab_bytes;
 
 	for (uint32_t i = 0; i < core->slabs_max; i++)
-		if (leaving(&core->slabs[i]))
+		if (leaves(core, &core->slabs[i], device))
 			used -= bytes_of(core, &core->slabs[i]);
 	for (uint32_t s = 0; s < core->space_count; s++) {
-		uint64_t floor = space_floor_bytes(core, s);
-		uint64_t has = core->spaces[s].slab_bytes - leaving_bytes(core, s);
+		uint64_t floor = space_floor_bytes(core, s, device);
+		uint64_t has =
+			core->spaces[s].on[device].slab_bytes - leaving_bytes(core, s, device);
 		if (s != space && has < floor)
 			used += floor - has;
 	}
-	return used < core->pool_bytes ? core->pool_bytes - used : 0;
+	return used < bank->bytes ? bank->bytes - used : 0;
 }
 
 uint64_t turnover_pages(const struct core *core, uint32_t space, uint32_t geometry)
 {
 	const struct geometry *g = &core->geometries[geometry];
-	uint64_t bytes = unreserved_bytes(core, space);
+	uint64_t bytes = unreserved_bytes(core, space, g->device);
 	uint64_t taken = 0;
 
 	for (uint32_t i = 0; i < core->slabs_max; i++) {
@@ -127,7 +141,7 @@ static void close_slab(struct core *core, uint32_t slab)
 	unlink_slab(core, slab);
 	core->slabs[slab].state = SLAB_CLOSED;
 	core->slabs[slab].cursor = 0;
-	core->closed_count++;
+	core->banks[machine_slab_device(core, &core->slabs[slab])].closed_count++;
 }
 
 /* The slab that can go whose pages are worth least: unused for the longest time. */
@@ -148,14 +162,15 @@ static uint32_t oldest_idle(const struct core *core, uint32_t space, uint32_t ge
 bool turnover_begin(struct core *core, uint32_t space, uint32_t geometry, uint64_t pages)
 {
 	const struct geometry *g = &core->geometries[geometry];
+	struct bank *bank = &core->banks[g->device];
 	uint64_t bytes = bits_div_ceil(pages, g->page_count) * g->slab_bytes;
 
 	if (turnover_pages(core, space, geometry) < pages)
 		return false;
-	core->turner_space = space;
-	core->turner_geometry = geometry;
-	core->turner_bytes = bytes;
-	while (unreserved_bytes(core, space) < bytes) {
+	bank->turner_space = space;
+	bank->turner_geometry = geometry;
+	bank->turner_bytes = bytes;
+	while (unreserved_bytes(core, space, g->device) < bytes) {
 		uint32_t slab = oldest_idle(core, space, geometry);
 		if (slab == CORE_NONE)
 			return false;
@@ -168,7 +183,7 @@ void turnover_close_least(struct core *core, uint32_t space, uint32_t geometry)
 {
 	uint32_t best = CORE_NONE;
 
-	if (core->closed_count > 0)
+	if (core->banks[core->geometries[geometry].device].closed_count > 0)
 		return;
 	for (uint32_t i = 0; i < core->slabs_max; i++) {
 		const struct slab *s = &core->slabs[i];
@@ -191,14 +206,15 @@ static void reopen(struct core *core, uint32_t slab)
 	shelf->slabs = slab;
 	shelf->free += s->free_count;
 	shelf->evictable += evictable_of(s);
-	core->closed_count--;
-	core->retry = true;
+	core->banks[machine_slab_device(core, s)].closed_count--;
+	machine_wake(core, machine_slab_device(core, s));
 }
 
-void turnover_reopen(struct core *core)
+void turnover_reopen(struct core *core, uint32_t device)
 {
-	for (uint32_t i = 0; i < core->slabs_max && core->closed_count > 0; i++)
-		if (core->slabs[i].state == SLAB_CLOSED && core->slabs[i].busy_count > 0)
+	for (uint32_t i = 0; i < core->slabs_max && core->banks[device].closed_count > 0; i++)
+		if (core->slabs[i].state == SLAB_CLOSED && core->slabs[i].busy_count > 0 &&
+		    machine_slab_device(core, &core->slabs[i]) == device)
 			reopen(core, i);
 }
 
@@ -349,7 +365,7 @@ static void empty(struct core *core, uint32_t slab)
 	if (s->free_count < s->page_count)
 		return;
 	s->state = SLAB_RETIRING;
-	core->closed_count--;
+	core->banks[machine_slab_device(core, s)].closed_count--;
 	s->retire_ns = core->now_ns + core->cfg.retire_grace_ns;
 	if (imported(core, slab))
 		show_all(core);
@@ -380,9 +396,20 @@ void turnover_time(struct core *core)
 	}
 }
 
+static uint32_t closed_count(const struct core *core)
+{
+	uint32_t closed = 0;
+
+	for (uint32_t d = 0; d < core->cfg.device_count; d++)
+		closed += core->banks[d].closed_count;
+	return closed;
+}
+
 bool turnover_busy(const struct core *core)
 {
-	for (uint32_t i = 0; i < core->slabs_max && core->closed_count > 0; i++) {
+	if (closed_count(core) == 0)
+		return false;
+	for (uint32_t i = 0; i < core->slabs_max; i++) {
 		const struct slab *s = &core->slabs[i];
 		if (s->state == SLAB_CLOSED && (evictable_of(s) > 0 || s->busy_count == 0))
 			return true;

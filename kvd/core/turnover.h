@@ -15,8 +15,8 @@ uint64_t turnover_pages(const struct core *core, uint32_t space, uint32_t geomet
 bool turnover_begin(struct core *core, uint32_t space, uint32_t geometry, uint64_t pages);
 /* Closes the slab of another shelf that is least in use, for a request that waits. */
 void turnover_close_least(struct core *core, uint32_t space, uint32_t geometry);
-/* Nobody waits any more: slabs that are closed but in use are live again. */
-void turnover_reopen(struct core *core);
+/* Nobody waits for the device any more: its slabs that are closed but in use are live again. */
+void turnover_reopen(struct core *core, uint32_t device);
 
 /* Evicts closed slabs, ends graces: what core_time() does. */
 void turnover_time(struct core *core);

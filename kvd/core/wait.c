@@ -4,12 +4,15 @@
  * from the start, and one that fails has changed nothing.
  *
  * Fairness: within a namespace the oldest goes first, and nobody overtakes one that waits for
- * memory; requests of sequences that run already (EXTEND, TOPUP) go before ACQUIREs, since what
- * those wait for is held by these. Who waits for his own session's or group's limit is in nobody's
- * way. Deadlines end all waiting, but not while a slab is being made for the request.
+ * memory of a device that he wants, too; requests of sequences that run already (EXTEND, TOPUP) go
+ * before ACQUIREs, since what those wait for is held by these. Who waits for his own session's or
+ * group's limit is in nobody's way. Deadlines end all waiting, but not while a slab is being made
+ * for the request.
  *
  * Requests are tried in rounds, and a round is a cursor: what one step cannot pay for is tried in
- * the next, and memory that comes free meanwhile is another round's.
+ * the next, and memory that comes free meanwhile is another round's. A round is about the devices
+ * whose memory came free; a request that wants none of them is passed over, and is in the way of
+ * later ones as if it had been refused. When a deadline is over, a round is about all.
  *
  * Invariants: each request here is answered exactly once, unless its session ends. The core's
  * thread only.
@@ -29,7 +32,7 @@ enum { ROUND_NONE, ROUND_RUNNING, ROUND_NEW };
 void wait_init(struct core *core)
 {
 	core->wait_next = CORE_NONE;
-	core->waiter_head = core->waiter_tail = core->waiter_free = core->turner = CORE_NONE;
+	core->waiter_head = core->waiter_tail = core->waiter_free = CORE_NONE;
 	for (uint32_t i = core->waiters_max; i-- > 0;) {
 		core->waiters[i].next = core->waiter_free;
 		core->waiter_free = i;
@@ -48,9 +51,29 @@ static void count(struct core *core, const struct waiter *w, uint32_t sign)
 
 	if (w->own_limit)
 		return;
-	space->waiting += sign;
-	if (runs_already(w))
-		space->waiting_to_run += sign;
+	for (uint32_t left = w->devices; left; left &= left - 1) {
+		struct space_part *part = &space->on[__builtin_ctz(left)];
+		part->waiting += sign;
+		if (runs_already(w))
+			part->waiting_to_run += sign;
+	}
+}
+
+/* Counts the request among those of its devices' banks, or not any more. */
+static void count_in_banks(struct core *core, const struct waiter *w, uint32_t sign)
+{
+	for (uint32_t left = w->devices; left; left &= left - 1)
+		core->banks[__builtin_ctz(left)].waiter_count += sign;
+}
+
+/* The slabs that are turned over on its devices are for it from now on. */
+static void start_turning(struct core *core, uint32_t i)
+{
+	for (uint32_t left = core->waiters[i].devices; left; left &= left - 1) {
+		struct bank *bank = &core->banks[__builtin_ctz(left)];
+		if (bank->turner == CORE_NONE)
+			bank->turner = i;
+	}
 }
 
 int wait_add(struct core *core, const struct call *call)
@@ -60,6 +83,7 @@ int wait_add(struct core *core, const struct call *call)
 
 	if (s->waiting >= s->waiting_max || i == CORE_NONE)
 		return KVD_BUSY;
+	ASSERT(call->devices != 0);
 	struct waiter *w = &core->waiters[i];
 	core->waiter_free = w->next;
 	*w = (struct waiter){
@@ -67,6 +91,7 @@ int wait_add(struct core *core, const struct call *call)
 		.session = call->session,
 		.next = CORE_NONE,
 		.prev = core->waiter_tail,
+		.devices = call->devices,
 		.for_slab = call->for_slab,
 		.own_limit = call->own_limit,
 		.deadline_ns = core->now_ns + call->req->deadline_ms * UNITS_NS_PER_MS,
@@ -81,21 +106,24 @@ int wait_add(struct core *core, const struct call *call)
 	core->waiter_count++;
 	s->waiting++;
 	count(core, w, 1);
-	if (call->turns_over && core->turner == CORE_NONE)
-		core->turner = i;
+	count_in_banks(core, w, 1);
+	if (call->turns_over)
+		start_turning(core, i);
 	core->counters[KVD_C_WAITED]++;
-	topup_want_back(core, s->space, true);
-	core->retry = true;
+	topup_want_back(core, s->space, w->devices);
+	core->retry |= w->devices;
 	return 0;
 }
 
 /* Slabs are not turned over for it any more: it is the next one's turn. */
 static void stop_turning(struct core *core, uint32_t i)
 {
-	if (core->turner != i)
-		return;
-	core->turner = CORE_NONE;
-	turnover_reopen(core);
+	for (uint32_t d = 0; d < core->cfg.device_count; d++) {
+		if (core->banks[d].turner != i)
+			continue;
+		core->banks[d].turner = CORE_NONE;
+		turnover_reopen(core, d);
+	}
 }
 
 static void forget(struct core *core, uint32_t i)
@@ -114,13 +142,14 @@ static void forget(struct core *core, uint32_t i)
 	else
 		core->waiter_tail = w->prev;
 	count(core, w, UINT32_MAX);
+	count_in_banks(core, w, UINT32_MAX);
 	core->sessions[w->session].waiting--;
 	core->waiter_count--;
 	w->next = core->waiter_free;
 	core->waiter_free = i;
-	core->retry = true;
+	core->retry |= w->devices;
 	for (uint32_t s = 0; s < core->space_count && core->waiter_count == 0; s++)
-		topup_want_back(core, s, false);
+		topup_want_back(core, s, 0);
 }
 
 /* Ends the request with a result that is known without another attempt. */
@@ -169,7 +198,11 @@ void wait_drain(struct core *core)
 /* Its deadline counts: no slab is on its way for it. */
 static bool deadline_counts(const struct core *core, const struct waiter *w)
 {
-	return !w->for_slab || core->making_count == 0;
+	uint32_t making = 0;
+
+	for (uint32_t left = w->for_slab; left; left &= left - 1)
+		making += core->banks[__builtin_ctz(left)].making_count;
+	return making == 0;
 }
 
 /* An attempt looks at each block of its request. */
@@ -190,8 +223,14 @@ static bool attempt(struct core *core, uint32_t i, bool behind)
 	struct waiter *w = &core->waiters[i];
 	struct kvd_req req = w->req;
 	uint8_t random[CORE_RANDOM_BYTES];
-	struct call call = {.req = &req, .random = random, .session = w->session, .again = !behind};
-	bool retry = core->retry;
+	/* With one device nobody asks which waiter has the turn: its histories stay what they are.
+	 */
+	struct call call = {.req = &req,
+			    .random = random,
+			    .session = w->session,
+			    .again = !behind,
+			    .waiter = core->cfg.device_count > 1 ? i : 0};
+	uint32_t retry = core->retry;
 
 	for (uint32_t b = 0; b < CORE_RANDOM_BYTES; b++)
 		random[b] = w->random[b];
@@ -206,9 +245,9 @@ static bool attempt(struct core *core, uint32_t i, bool behind)
 	count(core, w, UINT32_MAX);
 	w->for_slab = call.for_slab;
 	w->own_limit = call.own_limit;
-	if (call.turns_over && core->turner == CORE_NONE)
-		core->turner = i;
-	else if (!call.turns_over && !call.for_slab)
+	if (call.turns_over)
+		start_turning(core, i);
+	else if (!call.for_slab)
 		stop_turning(core, i);
 	count(core, w, 1);
 	if (w->for_slab || w->deadline_ns > core->now_ns)
@@ -226,17 +265,25 @@ static void visit(struct core *core, uint32_t i)
 	struct space *space = &core->spaces[core->sessions[w->session].space];
 	bool due = w->deadline_ns <= core->now_ns && deadline_counts(core, w);
 
-	if (runs_already(w) != (core->wait_round == ROUND_RUNNING) || (space->blocked && !due))
+	bool behind = (space->blocked & w->devices) != 0;
+
+	if (runs_already(w) != (core->wait_round == ROUND_RUNNING))
 		return;
-	if (!attempt(core, i, space->blocked) && !w->own_limit)
-		space->blocked = true;
+	if ((behind || !(core->wait_woken & w->devices)) && !due) {
+		space->blocked |= w->own_limit ? 0 : w->devices;
+		return;
+	}
+	if (!attempt(core, i, behind) && !w->own_limit)
+		space->blocked |= w->devices;
 }
 
-static void begin_round(struct core *core)
+static void begin_round(struct core *core, bool due)
 {
-	core->retry = false;
+	core->wait_woken = due ? UINT32_MAX : core->retry;
+	core->retry = 0;
+	core->turn_claimed = 0;
 	for (uint32_t s = 0; s < core->space_count; s++)
-		core->spaces[s].blocked = false;
+		core->spaces[s].blocked = 0;
 	core->wait_round = ROUND_RUNNING;
 	core->wait_next = core->waiter_head;
 }
@@ -260,11 +307,14 @@ static void continue_round(struct core *core)
 
 void wait_time(struct core *core)
 {
-	if (core->wait_round == ROUND_NONE && core->waiter_count > 0 &&
-	    (core->retry || wait_deadline_ns(core) <= core->now_ns))
-		begin_round(core);
+	if (core->wait_round == ROUND_NONE && core->waiter_count > 0) {
+		bool due = wait_deadline_ns(core) <= core->now_ns;
+		if (core->retry || due)
+			begin_round(core, due);
+	}
 	continue_round(core);
-	core->retry = core->retry && core->waiter_count > 0;
+	if (core->waiter_count == 0)
+		core->retry = 0;
 }
 
 bool wait_busy(const struct core *core)

@@ -54,15 +54,43 @@ static void client_allowed(struct sim *sim, const struct sim_pending *p, int res
 		       coverage_op_name(p->req.op), result);
 }
 
-static void client_full(struct sim *sim, const struct kvd_rep *rep)
+/* The most pages of the format that one of its devices can have. */
+static uint64_t client_pages_most(const struct sim *sim, const struct sim_format *f)
 {
+	uint64_t stride = bits_align_up(f->wire.parts[0].page_bytes, sim->config.page_align_bytes);
+	uint64_t most = 0;
+
+	for (uint32_t part = 0; part < f->parts; part++)
+		most = BITS_MAX(most, sim->config.pool_bytes[f->wire.parts[part].device] / stride);
+	return most;
+}
+
+/* The format that the request is about. */
+static const struct sim_format *client_format(const struct sim *sim, const struct sim_pending *p)
+{
+	if (p->req.op == KVD_OP_TOPUP)
+		return &sim->format[p->aux];
+	if (p->req.op == KVD_OP_PIN)
+		return NULL;
+	return &sim->format[sim->lease[p->lease].seq.format];
+}
+
+static void client_full(struct sim *sim, const struct sim_pending *p, const struct kvd_rep *rep)
+{
+	const struct sim_format *f = client_format(sim, p);
+	uint64_t most = f ? client_pages_most(sim, f) : SIM_PAGES_MAX;
+
 	REPORT_REQUIRE(sim,
-		       rep->full.needed_pages > 0 && rep->full.free_pages <= SIM_PAGES_MAX &&
-			       rep->full.evictable_pages <= SIM_PAGES_MAX,
-		       "a refusal with needed %llu, free %llu, evictable %llu",
+		       rep->full.needed_pages > 0 &&
+			       rep->full.free_pages + rep->full.evictable_pages <= most,
+		       "a refusal with needed %llu, free %llu, evictable %llu, of %llu at most",
 		       (unsigned long long)rep->full.needed_pages,
 		       (unsigned long long)rep->full.free_pages,
-		       (unsigned long long)rep->full.evictable_pages);
+		       (unsigned long long)rep->full.evictable_pages, (unsigned long long)most);
+	if (f && f->wire.parts[0].device > 0)
+		coverage_count("refusal, another device");
+	if (f && f->wire.parts[0].device != f->wire.parts[f->parts - 1].device)
+		coverage_count("refusal, two devices");
 }
 
 static void client_acquired(struct sim *sim, const struct sim_pending *p, const struct kvd_rep *rep,
@@ -349,6 +377,6 @@ void client_reply(struct sim *sim, const struct sim_pending *p, const struct kvd
 	}
 	client_allowed(sim, p, rep->result);
 	if (rep->result == KVD_FULL)
-		client_full(sim, rep);
+		client_full(sim, p, rep);
 	client_dispatch(sim, p, rep, payload);
 }

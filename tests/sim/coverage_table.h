@@ -16,6 +16,7 @@ static const struct coverage_required coverage_required[] = {
 	{KVD_OP_FORMAT, 0},
 	{KVD_OP_FORMAT, -EEXIST},
 	{KVD_OP_FORMAT, -EINVAL},
+	{KVD_OP_FORMAT, -ENODEV},
 	{KVD_OP_FORMAT, -ENOSPC},
 	{KVD_OP_ACQUIRE, 0},
 	{KVD_OP_ACQUIRE, KVD_FULL},

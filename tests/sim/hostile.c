@@ -236,6 +236,11 @@ static bool hostile_format(struct sim *sim, int session, struct kvd_req *req, ui
 		wire.parts[0].page_bytes += 16;
 		break;
 	}
+	if (sim->config.device_count > 1 && random_percent(&sim->places, 40)) {
+		wire = sim->format[0].wire;
+		wire.parts[0].device =
+			sim->config.device_count + random_below(&sim->places, 2) * UINT16_MAX;
+	}
 	*req = (struct kvd_req){.op = KVD_OP_FORMAT, .in_bytes = sizeof(wire)};
 	memcpy(in, &wire, sizeof(wire));
 	return true;

@@ -61,6 +61,9 @@ void memory_show(struct sim *sim, struct kvd_handle page, uint32_t space, uint32
 	REPORT_REQUIRE(sim,
 		       slab->make.stride_bytes >= sim->format[format].wire.parts[part].page_bytes,
 		       "page %u is too small for format %u", page.page, format);
+	REPORT_REQUIRE(sim, slab->make.device == sim->format[format].wire.parts[part].device,
+		       "page %u of device %u given for part %u of format %u", page.page,
+		       slab->make.device, part, format);
 	REPORT_REQUIRE(sim, page.generation >= sim->page[page.page].generation,
 		       "page %u: generation %u after %u", page.page, page.generation,
 		       sim->page[page.page].generation);

@@ -85,6 +85,34 @@ static void oracle_leases(struct sim *sim)
 	}
 }
 
+/* Each device is within its own pool, and the whole is the sum of them. */
+static void oracle_devices(struct sim *sim, const struct kvd_status *status)
+{
+	uint64_t pool = 0;
+	uint64_t slabs = 0;
+	uint64_t promised = 0;
+
+	REPORT_REQUIRE(sim, status->device_count == sim->config.device_count, "%u devices",
+		       status->device_count);
+	for (uint32_t d = 0; d < status->device_count; d++) {
+		const struct kvd_device_stat *s = &status->devices[d];
+		REPORT_REQUIRE(sim,
+			       s->device == d && s->used_bytes <= s->slab_bytes &&
+				       s->slab_bytes <= s->pool_bytes &&
+				       s->pool_bytes <= sim->config.pool_bytes[d],
+			       "device %u: %llu bytes used, slabs of %llu in a pool of %llu", d,
+			       (unsigned long long)s->used_bytes, (unsigned long long)s->slab_bytes,
+			       (unsigned long long)s->pool_bytes);
+		pool += s->pool_bytes;
+		slabs += s->slab_bytes;
+		promised += s->promised_pages;
+	}
+	REPORT_REQUIRE(sim,
+		       pool == status->pool_bytes && slabs == status->slab_bytes &&
+			       promised == status->promised_pages,
+		       "the devices' figures are not the daemon's");
+}
+
 static void oracle_status(struct sim *sim)
 {
 	static struct kvd_status status;
@@ -95,12 +123,7 @@ static void oracle_status(struct sim *sim)
 		live += sim->lease[i].used && sim->lease[i].id;
 	REPORT_REQUIRE(sim, status.leases >= live, "%u leases, and the core knows %u", live,
 		       (uint32_t)status.leases);
-	REPORT_REQUIRE(sim,
-		       status.slab_bytes <= status.pool_bytes &&
-			       status.pool_bytes <= sim->config.pool_bytes,
-		       "slabs of %llu bytes in a pool of %llu",
-		       (unsigned long long)status.slab_bytes,
-		       (unsigned long long)status.pool_bytes);
+	oracle_devices(sim, &status);
 }
 
 void oracle_step(struct sim *sim)

@@ -4,7 +4,7 @@
  *
  * A slab that is destroyed must be in nobody's way: no page of it is held, read or possibly
  * written by anybody, and nobody maps it any more: if the order is forced, who does was expelled.
- * Two slabs never share a page record, and together they never exceed the pool.
+ * Two slabs never share a page record, and together those of a device never exceed its pool.
  */
 #include "tests/sim/orders.h"
 
@@ -39,18 +39,21 @@ static void orders_make(struct sim *sim, struct sim_slab *slab, const struct cor
 	REPORT_REQUIRE(sim, order->stride_bytes * order->page_count <= order->slab_bytes,
 		       "slab %u is shorter than its pages", order->slab);
 	REPORT_REQUIRE(sim, order->space < sim->space_count, "slab of namespace %u", order->space);
+	REPORT_REQUIRE(sim, order->device < sim->config.device_count, "slab on device %u",
+		       order->device);
 	for (uint32_t i = 0; i < SIM_SLABS_MAX; i++) {
 		const struct sim_slab *other = &sim->slab[i];
 		if (!other->used)
 			continue;
-		bytes += other->make.slab_bytes;
+		bytes += other->make.device == order->device ? other->make.slab_bytes : 0;
 		REPORT_REQUIRE(
 			sim,
 			order->first_page >= other->make.first_page + other->make.page_count ||
 				other->make.first_page >= order->first_page + order->page_count,
 			"slabs %u and %u overlap", order->slab, i);
 	}
-	REPORT_REQUIRE(sim, bytes <= sim->config.pool_bytes, "slabs exceed the pool");
+	REPORT_REQUIRE(sim, bytes <= sim->config.pool_bytes[order->device],
+		       "slabs exceed the pool of device %u", order->device);
 	*slab = (struct sim_slab){.used = true, .make = *order};
 }
 
@@ -71,6 +74,8 @@ static void orders_destroy(struct sim *sim, struct sim_slab *slab, const struct 
 		       order->slab);
 	orders_require_idle(sim, order->slab);
 	coverage_count(order->forced ? "destroy, forced" : "destroy, answered");
+	if (order->device > 0)
+		coverage_count("destroy, on another device");
 	for (uint32_t i = 0; i < SIM_SESSIONS_MAX; i++)
 		REPORT_REQUIRE(sim,
 			       !sim->session[i].open || !(sim->session[i].imports & bit) ||
@@ -94,9 +99,9 @@ void orders_order(struct sim *sim, const struct core_order *order)
 
 	REPORT_REQUIRE(sim, order->slab < SIM_SLABS_MAX, "slab number %u", order->slab);
 	struct sim_slab *slab = &sim->slab[order->slab];
-	report_trace(sim, "  order %s slab %u space %u pages %u + %u stride %u%s",
+	report_trace(sim, "  order %s slab %u space %u device %u pages %u + %u stride %u%s",
 		     order->kind == CORE_ORDER_SLAB_MAKE ? "make" : "destroy", order->slab,
-		     order->space, order->first_page, order->page_count,
+		     order->space, order->device, order->first_page, order->page_count,
 		     (uint32_t)order->stride_bytes, order->forced ? " forced" : "");
 	if (order->kind == CORE_ORDER_SLAB_MAKE)
 		orders_make(sim, slab, order);
@@ -176,7 +181,8 @@ void orders_import(struct sim *sim, int session, uint32_t page)
 	REPORT_REQUIRE(sim,
 		       wire.slab == slab->make.slab && wire.first_page == slab->make.first_page &&
 			       wire.page_count == slab->make.page_count &&
-			       wire.stride_bytes == slab->make.stride_bytes,
+			       wire.stride_bytes == slab->make.stride_bytes &&
+			       wire.device == slab->make.device,
 		       "page %u: another slab is described", page);
 	REPORT_REQUIRE(sim, core_slab_imported(sim->core, s->number, wire.slab) == 0,
 		       "slab %u is not imported", wire.slab);

@@ -21,6 +21,7 @@
 
 #define SIM_PAGES_MAX 64u
 #define SIM_PARTS_MAX 2u
+#define SIM_DEVICES_MAX 3u
 #define SIM_PAGE_TOKENS_MAX 128u
 #define SIM_TOKENS_MAX 384u /* of one sequence */
 #define SIM_BLOCKS_MAX (SIM_TOKENS_MAX / 16u)
@@ -206,6 +207,7 @@ struct sim {
 	struct core *core;
 	struct core_config config;
 	struct random random;
+	struct random places; /* what lies on which device: of one device, nothing is asked */
 	uint64_t seed;
 	uint64_t now_ns;
 	uint64_t step;

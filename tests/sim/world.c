@@ -4,6 +4,10 @@
  *
  * Everything is small, so that everything runs out: 16 to 64 pages, slabs of a few pages, an index
  * that can be full, few rows, few formats. The last namespace belongs to the hostile sessions.
+ *
+ * Half of the worlds have more devices than one, with pools of different size, and formats whose
+ * parts lie on one or on two of them. What has to do with that comes from a source of chance of its
+ * own, so that a world of one device is the same history whatever is done here.
  */
 #include "tests/sim/world.h"
 
@@ -15,6 +19,7 @@
 #include <string.h>
 
 #define WORLD_PAGE_BYTES 256u
+#define WORLD_PLACES 0x706c61636573ull /* "places" */
 
 static const struct {
 	uint32_t page_tokens;
@@ -32,7 +37,8 @@ static void world_config(struct sim *sim)
 	struct random *r = &sim->random;
 
 	sim->config = (struct core_config){
-		.pool_bytes = random_range(r, 16, SIM_PAGES_MAX) * WORLD_PAGE_BYTES,
+		.device_count = 1,
+		.pool_bytes = {random_range(r, 16, SIM_PAGES_MAX) * WORLD_PAGE_BYTES},
 		.pages_max = SIM_PAGES_MAX,
 		.nodes_max = random_range(r, 24, 120),
 		.index_tokens_max = random_range(r, 1024, 4096),
@@ -50,6 +56,39 @@ static void world_config(struct sim *sim)
 		.retire_grace_ns = random_range(r, 5, 60) * 1000000ull,
 		.policy = "lru",
 	};
+}
+
+/* More devices. They share the records, too few of them if the pools are large. */
+static void world_devices(struct sim *sim)
+{
+	struct random *r = &sim->places;
+	struct core_config *c = &sim->config;
+
+	if (random_percent(r, 50)) {
+		coverage_count("world of one device");
+		return;
+	}
+	c->device_count = random_range(r, 2, SIM_DEVICES_MAX);
+	for (uint32_t d = 0; d < c->device_count; d++)
+		c->pool_bytes[d] = random_range(r, 12, SIM_PAGES_MAX / 2) * WORLD_PAGE_BYTES;
+	c->slab_bytes_min = random_range(r, 4, 8) * WORLD_PAGE_BYTES;
+	c->geometries_max *= c->device_count;
+	report_trace(sim, "%u devices", c->device_count);
+	coverage_count(c->device_count == 2 ? "world of two devices" : "world of three devices");
+}
+
+/* Where the parts of the formats lie. The last device has one at least. */
+static void world_places(struct sim *sim)
+{
+	uint32_t last = sim->config.device_count - 1;
+
+	for (uint32_t i = 0; i < sim->format_count && last > 0; i++) {
+		struct kvd_part_wire *parts = sim->format[i].wire.parts;
+		for (uint32_t part = 0; part < sim->format[i].parts; part++)
+			parts[part].device = random_below(&sim->places, last + 1);
+		if (i == sim->hot_format)
+			parts[0].device = last;
+	}
 }
 
 static void world_format(struct sim *sim, uint32_t index)
@@ -85,7 +124,7 @@ static void world_spaces(struct sim *sim)
 		if (random_percent(&sim->random, 50))
 			args.floor_bytes = 0;
 		if (random_percent(&sim->random, 20))
-			args.ceiling_bytes = sim->config.pool_bytes / 2;
+			args.ceiling_bytes = core_pool_bytes(&sim->config) / 2;
 		int number = core_space_add(sim->core, &args);
 		REPORT_REQUIRE(sim, number == (int)i, "namespace %u is number %d", i, number);
 		number = core_space_find(sim->core, names[i], args.secret, 4);
@@ -116,6 +155,10 @@ static void world_refusals(struct sim *sim)
 	config.formats_max = 0;
 	REPORT_REQUIRE(sim, core_new(&config, &wire_ops, sim, &none) == -EINVAL,
 		       "a core without formats is made");
+	config = sim->config;
+	config.pool_bytes[config.device_count++] = 0;
+	REPORT_REQUIRE(sim, core_new(&config, &wire_ops, sim, &none) == -EINVAL,
+		       "a device without a pool is accepted");
 	coverage_other(-EEXIST);
 	coverage_other(-ENOSPC);
 	coverage_other(-EINVAL);
@@ -128,6 +171,7 @@ void world_init(struct sim *sim, uint64_t seed)
 	memset(sim, 0, sizeof(*sim));
 	sim->seed = seed;
 	sim->random.state = seed;
+	sim->places.state = random_mix(seed ^ WORLD_PLACES);
 	sim->now_ns = 1000000000ull;
 	sim->opening = SIM_NONE;
 	sim->format_count = SIM_FORMATS_MAX;
@@ -142,6 +186,8 @@ void world_init(struct sim *sim, uint64_t seed)
 	for (uint32_t i = 0; i < sim->format_count; i++)
 		world_format(sim, i);
 	world_config(sim);
+	world_devices(sim);
+	world_places(sim);
 	int rc = core_new(&sim->config, &wire_ops, sim, &sim->core);
 	REPORT_REQUIRE(sim, rc == 0, "core_new: %d", rc);
 	world_spaces(sim);

@@ -79,7 +79,8 @@ static const struct core_ops ops = {
 struct core_config harness_config(uint32_t pages, uint32_t slab_pages)
 {
 	return (struct core_config){
-		.pool_bytes = (uint64_t)pages * HARNESS_PAGE_BYTES,
+		.device_count = 1,
+		.pool_bytes = {(uint64_t)pages * HARNESS_PAGE_BYTES},
 		.pages_max = pages,
 		.nodes_max = 1024,
 		.index_tokens_max = 1 << 17,
@@ -160,12 +161,20 @@ uint32_t harness_admin(struct harness *h)
 uint32_t harness_format(struct harness *h, uint32_t session, uint32_t id, uint32_t page_tokens,
 			uint32_t parts, uint64_t page_bytes)
 {
+	static const uint32_t first[KVD_PARTS_MAX];
+
+	return harness_format_on(h, session, id, page_tokens, parts, page_bytes, first);
+}
+
+uint32_t harness_format_on(struct harness *h, uint32_t session, uint32_t id, uint32_t page_tokens,
+			   uint32_t parts, uint64_t page_bytes, const uint32_t *devices)
+{
 	struct kvd_format_wire wire = {.page_tokens = page_tokens, .part_count = parts};
 
 	wire.identity[0] = (uint8_t)id;
 	for (uint32_t i = 0; i < parts; i++)
-		wire.parts[i] =
-			(struct kvd_part_wire){.page_bytes = page_bytes, .align = 64, .shard = i};
+		wire.parts[i] = (struct kvd_part_wire){
+			.page_bytes = page_bytes, .align = 64, .shard = i, .device = devices[i]};
 	struct harness_reply *r = harness_call(
 		h, session, (struct kvd_req){.op = KVD_OP_FORMAT, .in_bytes = sizeof(wire)}, &wire);
 	assert_int_equal(r->rep.result, 0);

@@ -38,7 +38,10 @@ struct harness {
 	uint32_t expelled;
 };
 
-/* pages: of the pool, of HARNESS_PAGE_BYTES; slabs of `slab_pages`. One namespace, "default". */
+/*
+ * pages: of the pool, of HARNESS_PAGE_BYTES; slabs of `slab_pages`. One device, and one namespace,
+ * "default".
+ */
 struct harness *harness_new(uint32_t pages, uint32_t slab_pages);
 /* The same with limits of one's own; pool_bytes, pages_max and the rest must be set. */
 struct harness *harness_with(const struct core_config *config);
@@ -51,6 +54,9 @@ uint32_t harness_session(struct harness *h, uint32_t space, uint64_t process, ui
 uint32_t harness_admin(struct harness *h);
 uint32_t harness_format(struct harness *h, uint32_t session, uint32_t id, uint32_t page_tokens,
 			uint32_t parts, uint64_t page_bytes);
+/* The same with a device for each part. */
+uint32_t harness_format_on(struct harness *h, uint32_t session, uint32_t id, uint32_t page_tokens,
+			   uint32_t parts, uint64_t page_bytes, const uint32_t *devices);
 
 /* Sends; the reply, if any came, is in replies[tag]. Returns the tag. */
 uint32_t harness_send(struct harness *h, uint32_t session, struct kvd_req req, const void *in);

@@ -41,7 +41,7 @@ static void slabs_waste_little(void **state)
 {
 	struct core_config config = harness_config(4096, 64);
 	config.slab_align_bytes = 2 << 20;
-	config.pool_bytes = 1ull << 30;
+	config.pool_bytes[0] = 1ull << 30;
 	config.slab_bytes_min = 8 << 20;
 	struct harness *h = harness_with(&config);
 	uint32_t s = harness_session(h, 0, 0, 0);

@@ -38,9 +38,9 @@ static void a_session_has_its_share(void **state)
 	assert_int_equal(harness_acquire(h, a, f, tokens, 144, 0)->rep.result, -E2BIG);
 	uint64_t lease = harness_acquire(h, a, f, tokens, 96, 0)->rep.lease;
 	assert_int_equal(harness_seal(h, a, lease, 0, 6), 0);
-	assert_int_equal(h->core->sessions[a].held_bytes, 6 * HARNESS_PAGE_BYTES);
+	assert_int_equal(h->core->sessions[a].held_bytes[0], 6 * HARNESS_PAGE_BYTES);
 	assert_int_equal(harness_acquire(h, b, f, tokens, 96, 0)->rep.result, 0);
-	assert_int_equal(h->core->sessions[b].held_bytes, 0);
+	assert_int_equal(h->core->sessions[b].held_bytes[0], 0);
 	harness_tokens(2, 256, tokens);
 	assert_int_equal(harness_acquire(h, a, f, tokens, 48, 0)->rep.result, KVD_FULL);
 	assert_int_equal(harness_acquire(h, b, f, tokens, 48, 0)->rep.result, 0);

@@ -170,7 +170,7 @@ static void pool_shrinks_when_a_slab_cannot_be_made(void **state)
 	harness_orders(h, -ENOMEM);
 	harness_time(h, 0);
 	assert_int_equal(result(h, tag), KVD_FULL);
-	assert_int_equal(h->core->pool_bytes, 0);
+	assert_int_equal(h->core->banks[0].bytes, 0);
 	tag = harness_send(h, s, acquire_req(f, 32, 2000), tokens);
 	assert_false(came(h, tag));
 	h->slow = false;
