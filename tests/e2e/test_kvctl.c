@@ -255,6 +255,9 @@ static void test_status(void **state)
 	assert_int_equal(number(json_object_get(j, "counters"), "cached_tokens"), 192);
 	assert_int_equal(number(json_object_get(j, "counters"), "kv_bytes_copied"), 0);
 	assert_int_equal(json_array_size(json_object_get(j, "sessions")), 1);
+	assert_int_equal(json_array_size(json_object_get(j, "devices")), 1);
+	assert_int_equal(number(json_array_get(json_object_get(j, "devices"), 0), "pool_bytes"),
+			 16 << 20);
 	json_decref(j);
 }
 
@@ -706,6 +709,36 @@ static void test_dead_daemon(void **state)
 	one_sentence();
 }
 
+/* What a kvd with two GPUs leaves behind, and one that told nothing of devices. */
+static void test_devices(void **state)
+{
+	static struct kvd_status s;
+
+	start_with_a_lease(NULL);
+	assert_int_equal(harness_end(&kvd, SIGKILL), 128 + SIGKILL);
+	int fd = file_in("kvd.status", O_RDWR);
+	assert_int_equal(pread(fd, &s, sizeof(s), 0), sizeof(s));
+	s.device_count = 2;
+	s.devices[1] = (struct kvd_device_stat){
+		.device = 1, .pool_bytes = 4 << 20, .slab_bytes = 1 << 20, .evictable_pages = 7};
+	assert_int_equal(pwrite(fd, &s, sizeof(s), 0), sizeof(s));
+	assert_int_equal(kvctl("status"), 1);
+	contains(out, "device 0      pool 16.00 MiB");
+	contains(out, "device 1      pool 4.00 MiB, 1.00 MiB of it made into slabs");
+	contains(out, "7 evictable");
+	assert_int_equal(kvctl("status --json"), 1);
+	json_t *j = json_loads(out, 0, NULL);
+	const json_t *second = json_array_get(json_object_get(j, "devices"), 1);
+	assert_int_equal(number(second, "pool_bytes"), 4 << 20);
+	assert_int_equal(number(second, "evictable_pages"), 7);
+	json_decref(j);
+	assert_int_equal(ftruncate(fd, KVD_STATUS_BYTES_MIN), 0);
+	close(fd);
+	assert_int_equal(kvctl("status"), 1);
+	contains(out, "pool 16.00 MiB");
+	assert_null(strstr(out, "device 0"));
+}
+
 /* Another user may come, and may not steer. */
 static void test_not_an_admin(void **state)
 {
@@ -731,7 +764,7 @@ static void test_not_an_admin(void **state)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 TEST_MAIN(kvctl, TEST(test_status), TEST(test_sessions), TEST(test_stalled), TEST(test_prefixes),
 	  TEST(test_many_prefixes), TEST(test_slabs_formats_spaces), TEST(test_metrics),
-	  TEST(test_metrics_listen), TEST(test_top), TEST(test_doctor),
+	  TEST(test_metrics_listen), TEST(test_devices), TEST(test_top), TEST(test_doctor),
 	  TEST(test_check_evict_drain), TEST(test_evict_everything), TEST(test_why),
 	  TEST(test_help), TEST(test_bad_options), TEST(test_no_daemon), TEST(test_dead_daemon),
 	  TEST(test_not_an_admin))

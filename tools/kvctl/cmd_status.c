@@ -61,6 +61,24 @@ const char *cmd_status_state_name(size_t state)
 	return cmd_status_states[state];
 }
 
+/* None in the status of a kvd that does not tell. */
+static uint32_t cmd_status_devices(const struct kvd_status *s)
+{
+	return BITS_MIN(s->device_count, KVD_DEVICES_MAX);
+}
+
+static void cmd_status_device(const struct kvd_device_stat *d)
+{
+	char pool[32], slabs[32], used[32];
+
+	printf("  device %-5u  pool %s, %s of it made into slabs, %s used; %" PRIu64
+	       " pages promised, %" PRIu64 " evictable, %u requests waiting\n",
+	       d->device, units_format_bytes(d->pool_bytes, pool, sizeof(pool)),
+	       units_format_bytes(d->slab_bytes, slabs, sizeof(slabs)),
+	       units_format_bytes(d->used_bytes, used, sizeof(used)), d->promised_pages,
+	       d->evictable_pages, d->waiting_requests);
+}
+
 void cmd_status_screen(const struct kvd_status *s)
 {
 	char a[32], b[32];
@@ -71,6 +89,8 @@ void cmd_status_screen(const struct kvd_status *s)
 	printf("device memory  %.32s, pool %s, %s of it made into slabs\n", s->device_memory,
 	       units_format_bytes(s->pool_bytes, a, sizeof(a)),
 	       units_format_bytes(s->slab_bytes, b, sizeof(b)));
+	for (uint32_t d = 0; d < cmd_status_devices(s) && cmd_status_devices(s) > 1; d++)
+		cmd_status_device(&s->devices[d]);
 	printf("pages         ");
 	for (size_t i = 0; i < KVD_PAGE_STATES; i++)
 		printf(" %s %" PRIu64 " (%s)%s", cmd_status_states[i], s->pages_by_state[i],
@@ -130,6 +150,9 @@ static json_t *cmd_status_json(const struct kvd_status *s, enum source_life life
 			    json_out_records(fields_session, s->sessions,
 					     BITS_MIN(s->session_count, KVD_STATUS_SESSIONS),
 					     sizeof(s->sessions[0])));
+	json_object_set_new(o, "devices",
+			    json_out_records(fields_device, s->devices, cmd_status_devices(s),
+					     sizeof(s->devices[0])));
 	json_object_set_new(o, "spaces",
 			    json_out_records(fields_space, s->spaces,
 					     BITS_MIN(s->space_count, KVD_STATUS_SPACES),

@@ -29,6 +29,10 @@
 	{                                                                                          \
 #key, title, offsetof(struct kvd_format_stat, key), kind, 0                        \
 	}
+#define DEVICE(key, title, kind)                                                                   \
+	{                                                                                          \
+#key, title, offsetof(struct kvd_device_stat, key), kind, 0                        \
+	}
 
 const struct field fields_session[] = {
 	SESSION(session, "ID", FIELD_U32),
@@ -104,6 +108,17 @@ const struct field fields_format[] = {
 	{"layout", "LAYOUT", offsetof(struct kvd_format_stat, layout), FIELD_TEXT, 32},
 	{"description", "DESCRIPTION", offsetof(struct kvd_format_stat, description), FIELD_TEXT,
 	 128},
+	{0},
+};
+
+const struct field fields_device[] = {
+	DEVICE(device, "ID", FIELD_U32),
+	DEVICE(pool_bytes, "POOL", FIELD_BYTES),
+	DEVICE(slab_bytes, "SLABS", FIELD_BYTES),
+	DEVICE(used_bytes, "USED", FIELD_BYTES),
+	DEVICE(promised_pages, "PROMISED", FIELD_U64),
+	DEVICE(evictable_pages, "EVICTABLE", FIELD_U64),
+	DEVICE(waiting_requests, "WAITING", FIELD_U32),
 	{0},
 };
 

@@ -28,7 +28,7 @@ struct field {
 };
 
 extern const struct field fields_session[], fields_space[], fields_prefix[], fields_slab[],
-	fields_format[];
+	fields_format[], fields_device[];
 
 /* Prints records, one a line under the titles, numbers to the right. */
 void table_print(const struct field *fields, const void *records, size_t count,

@@ -7,6 +7,7 @@
 #include "tools/kvctl/source.h"
 
 #include <base/atomic.h>
+#include <base/bits.h>
 #include <base/units.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -44,11 +45,12 @@ static uint64_t source_start_ticks(uint32_t pid)
 	return ticks;
 }
 
-static int source_copy(const struct kvd_status *shared, struct kvd_status *out)
+static int source_copy(const struct kvd_status *shared, size_t bytes, struct kvd_status *out)
 {
+	*out = (struct kvd_status){0};
 	for (int i = 0; i < SOURCE_TRIES; i++) {
 		uint32_t before = atomic_load_acquire(&shared->seq);
-		memcpy(out, shared, sizeof(*out));
+		memcpy(out, shared, bytes);
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		if (!(before & 1) && atomic_load_relaxed(&shared->seq) == before)
 			return 0;
@@ -65,16 +67,18 @@ static int source_read(const char *path, struct kvd_status *out, enum source_lif
 
 	if (fd < 0)
 		return -errno;
-	if (fstat(fd, &st) < 0 || st.st_size < (off_t)sizeof(*out)) {
+	if (fstat(fd, &st) < 0 || st.st_size < (off_t)KVD_STATUS_BYTES_MIN) {
 		close(fd);
 		return -EPROTO;
 	}
-	void *map = mmap(NULL, sizeof(*out), PROT_READ, MAP_SHARED, fd, 0);
+	/* An older kvd tells less. */
+	size_t bytes = BITS_MIN((size_t)st.st_size, sizeof(*out));
+	void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
 	close(fd);
 	if (map == MAP_FAILED)
 		return -errno;
-	err = source_copy(map, out);
-	munmap(map, sizeof(*out));
+	err = source_copy(map, bytes, out);
+	munmap(map, bytes);
 	if (out->magic != KVD_STATUS_MAGIC || out->major != KVD_ABI_MAJOR)
 		return -EPROTO;
 	uint64_t ticks = source_start_ticks(out->pid);
