@@ -10,6 +10,7 @@
 
 #include "kvd/core/check_tree.h"
 #include "kvd/core/check_users.h"
+#include "kvd/core/space.h"
 
 #include <errno.h>
 
@@ -136,10 +137,32 @@ static void check_bank(struct check *c, uint32_t device)
 	      "device %u has the records from %u to %u", device, bank->first_page, bank->end_page);
 }
 
+/* What namespaces lack to their floors on the device is still there for them. */
+static void check_floors(struct check *c, uint32_t device)
+{
+	const struct core *core = c->core;
+	uint64_t pool = core->cfg.pool_bytes[device];
+	uint64_t floors = 0;
+	uint64_t lacking = 0;
+
+	for (uint32_t s = 0; s < core->space_count; s++) {
+		uint64_t floor = space_floor_bytes(core, s, device);
+		uint64_t has = core->spaces[s].on[device].slab_bytes;
+		floors += floor;
+		lacking += floor > has ? floor - has : 0;
+	}
+	CHECK(c, floors > pool || core->banks[device].slab_bytes + lacking <= pool,
+	      "device %u: slabs of %llu bytes, %llu lacking to floors, in a pool of %llu", device,
+	      (unsigned long long)core->banks[device].slab_bytes, (unsigned long long)lacking,
+	      (unsigned long long)pool);
+}
+
 static void check_banks(struct check *c)
 {
-	for (uint32_t d = 0; d < c->core->cfg.device_count && !c->failed; d++)
+	for (uint32_t d = 0; d < c->core->cfg.device_count && !c->failed; d++) {
 		check_bank(c, d);
+		check_floors(c, d);
+	}
 }
 
 static void check_slabs(struct check *c)

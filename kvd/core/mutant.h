@@ -40,6 +40,7 @@
 	M(TURN_OTHER_DEVICE, "slabs of another device are turned over")                            \
 	M(PAY_ELSEWHERE, "a slab is paid from the pool of the device before its own")              \
 	M(RESERVE_ELSEWHERE, "what is there is held against the slabs of the device before")       \
+	M(FLOOR_ELSEWHERE, "the floors of the device before are kept on a device")                 \
 	M(WAKE_ELSEWHERE, "memory that comes free wakes who waits for the device before")
 
 #define MUTANT_ENUM(name, text) MUTANT_##name,

@@ -54,7 +54,8 @@ static uint64_t available_bytes(const struct core *core, uint32_t space, uint32_
 	if (part->slab_bytes >= part->ceiling_bytes)
 		return 0;
 	for (uint32_t s = 0; s < core->space_count; s++) {
-		uint64_t floor = space_floor_bytes(core, s, device);
+		uint32_t where = device - (MUTANT(FLOOR_ELSEWHERE) && device > 0);
+		uint64_t floor = space_floor_bytes(core, s, where);
 		uint64_t has = core->spaces[s].on[device].slab_bytes;
 		if (s != space && has < floor)
 			reserved += floor - has;

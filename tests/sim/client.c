@@ -54,14 +54,17 @@ static void client_allowed(struct sim *sim, const struct sim_pending *p, int res
 		       coverage_op_name(p->req.op), result);
 }
 
-/* The most pages of the format that one of its devices can have. */
-static uint64_t client_pages_most(const struct sim *sim, const struct sim_format *f)
+/* The most pages of the format that one of its devices can have left. */
+static uint64_t client_pages_most(struct sim *sim, const struct sim_format *f)
 {
 	uint64_t stride = bits_align_up(f->wire.parts[0].page_bytes, sim->config.page_align_bytes);
 	uint64_t most = 0;
 
-	for (uint32_t part = 0; part < f->parts; part++)
-		most = BITS_MAX(most, sim->config.pool_bytes[f->wire.parts[part].device] / stride);
+	for (uint32_t part = 0; part < f->parts; part++) {
+		uint32_t device = f->wire.parts[part].device;
+		uint64_t left = sim->config.pool_bytes[device] - memory_held_bytes(sim, device);
+		most = BITS_MAX(most, left / stride);
+	}
 	return most;
 }
 

@@ -35,6 +35,41 @@ static bool memory_lease_holds(const struct sim *sim, const struct sim_lease *le
 	return false;
 }
 
+/* Pages that the lease reads or writes, by bit. */
+static uint64_t memory_pages(const struct sim *sim, const struct sim_lease *lease)
+{
+	uint32_t parts = sim->format[lease->seq.format].parts;
+	uint64_t pages = 0;
+
+	for (uint32_t part = 0; part < parts; part++) {
+		if (lease->tail_tokens && !lease->tail_copied)
+			pages |= 1ull << lease->tail[part].page;
+		for (uint32_t b = 0; b < SIM_BLOCKS_MAX; b++)
+			if (lease->block[b].state != SIM_BLOCK_UNKNOWN)
+				pages |= 1ull << lease->block[b].page[part].page;
+	}
+	return pages;
+}
+
+uint64_t memory_held_bytes(struct sim *sim, uint32_t device)
+{
+	uint64_t pages = 0;
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < SIM_LEASES_MAX; i++)
+		if (sim->lease[i].used)
+			pages |= memory_pages(sim, &sim->lease[i]);
+	for (uint32_t page = 0; page < SIM_PAGES_MAX; page++)
+		if (sim->page[page].writer != SIM_NONE)
+			pages |= 1ull << page;
+	for (; pages; pages &= pages - 1) {
+		const struct sim_slab *slab = orders_of(sim, (uint32_t)__builtin_ctzll(pages));
+		if (slab && slab->make.device == device)
+			bytes += slab->make.stride_bytes;
+	}
+	return bytes;
+}
+
 void memory_require_idle(struct sim *sim, uint32_t page)
 {
 	REPORT_REQUIRE(sim, sim->page[page].writer == SIM_NONE,

@@ -4,6 +4,7 @@
  *
  * A slab that is destroyed must be in nobody's way: no page of it is held, read or possibly
  * written by anybody, and nobody maps it any more: if the order is forced, who does was expelled.
+ * And somebody must have been short of memory on its device.
  * Two slabs never share a page record, and together those of a device never exceed its pool.
  */
 #include "tests/sim/orders.h"
@@ -54,7 +55,7 @@ static void orders_make(struct sim *sim, struct sim_slab *slab, const struct cor
 	}
 	REPORT_REQUIRE(sim, bytes <= sim->config.pool_bytes[order->device],
 		       "slabs exceed the pool of device %u", order->device);
-	*slab = (struct sim_slab){.used = true, .make = *order};
+	*slab = (struct sim_slab){.used = true, .make = *order, .made_step = sim->step};
 }
 
 void orders_require_idle(struct sim *sim, uint32_t number)
@@ -73,6 +74,9 @@ static void orders_destroy(struct sim *sim, struct sim_slab *slab, const struct 
 	REPORT_REQUIRE(sim, slab->live && !slab->retiring, "slab %u is destroyed, not live",
 		       order->slab);
 	orders_require_idle(sim, order->slab);
+	REPORT_REQUIRE(sim, wire_short_since(sim, order->device, slab->made_step),
+		       "slab %u is destroyed, and nobody was short of memory on device %u",
+		       order->slab, order->device);
 	coverage_count(order->forced ? "destroy, forced" : "destroy, answered");
 	if (order->device > 0)
 		coverage_count("destroy, on another device");

@@ -162,6 +162,8 @@ struct sim_pending {
 	int lease;
 	int aux;	       /* ticket, pin, parent lease, or format: by op */
 	uint32_t tokens_after; /* that kvd knows of the sequence when it accepts */
+	uint32_t devices;      /* on which it may need memory, by bit */
+	uint64_t sent_step;
 	uint64_t due_ns;
 	uint8_t in[SIM_IN_MAX];
 };
@@ -191,6 +193,7 @@ struct sim_slab {
 	bool live;     /* made */
 	bool retiring; /* the DESTROY is ordered */
 	struct core_order make;
+	uint64_t made_step;
 	uint64_t due_ns; /* when the order that is under way ends */
 };
 
@@ -232,6 +235,8 @@ struct sim {
 	struct sim_group group[SIM_GROUPS_MAX];
 	struct sim_lease lease[SIM_LEASES_MAX];
 	struct sim_pending pending[SIM_PENDING_MAX];
+	uint64_t short_step[SIM_DEVICES_MAX]; /* when the last one ended that got no memory at once
+					       */
 	struct sim_pin pin[SIM_PINS_MAX];
 	struct sim_ticket ticket[SIM_TICKETS_MAX];
 	uint8_t spent_ticket[16];

@@ -37,11 +37,49 @@ static struct sim_pending *wire_slot(struct sim *sim)
 	report_fail(sim, "no slot left: too many requests are never answered");
 }
 
+/* The devices on which the request may need memory: of garbage, all. */
+static uint32_t wire_devices(const struct sim *sim, const struct sim_pending *p)
+{
+	uint32_t f = p->lease == SIM_NONE ? 0 : sim->lease[p->lease].seq.format;
+	uint32_t devices = 0;
+
+	if (p->req.op != KVD_OP_ACQUIRE && p->req.op != KVD_OP_EXTEND && p->req.op != KVD_OP_FORK &&
+	    p->req.op != KVD_OP_TOPUP)
+		return 0;
+	if (p->silent)
+		return UINT32_MAX;
+	if (p->req.op == KVD_OP_TOPUP)
+		f = (uint32_t)p->aux;
+	for (uint32_t part = 0; part < sim->format[f].parts; part++)
+		devices |= 1u << sim->format[f].wire.parts[part].device;
+	return devices;
+}
+
+/* The request ends. Who was not served at once was short of memory, for all that is known. */
+static void wire_end(struct sim *sim, struct sim_pending *p, int result)
+{
+	p->used = false;
+	if (result == 0 && p->sent_step == sim->step)
+		return;
+	for (uint32_t d = 0; d < sim->config.device_count; d++)
+		if (p->devices >> d & 1)
+			sim->short_step[d] = sim->step;
+}
+
+bool wire_short_since(const struct sim *sim, uint32_t device, uint64_t step)
+{
+	bool is_short = sim->short_step[device] >= step;
+
+	for (uint32_t i = 0; i < SIM_PENDING_MAX; i++)
+		is_short |= sim->pending[i].used && (sim->pending[i].devices >> device & 1);
+	return is_short;
+}
+
 void wire_forget(struct sim *sim, int session)
 {
 	for (uint32_t i = 0; i < SIM_PENDING_MAX; i++)
 		if (sim->pending[i].used && sim->pending[i].session == session)
-			sim->pending[i].used = false;
+			wire_end(sim, &sim->pending[i], -ECANCELED);
 }
 
 bool wire_send(struct sim *sim, int session, struct kvd_req req, const void *in, int lease, int aux)
@@ -59,6 +97,8 @@ bool wire_send(struct sim *sim, int session, struct kvd_req req, const void *in,
 	p->lease = lease < 0 ? SIM_NONE : lease;
 	p->aux = aux;
 	p->tokens_after = p->lease == SIM_NONE ? 0 : sim->lease[lease].known_tokens + req.n;
+	p->devices = wire_devices(sim, p);
+	p->sent_step = sim->step;
 	p->due_ns = sim->now_ns + req.deadline_ms * 1000000ull;
 	if (req.in_bytes && req.in_bytes <= SIM_IN_MAX)
 		memcpy(p->in, in, req.in_bytes);
@@ -127,7 +167,7 @@ static void wire_reply(void *ctx, uint32_t session, const struct kvd_req *req,
 		     rep->words[1]);
 	coverage_reply(rep->op, rep->result);
 	wire_digest(sim, rep);
-	p->used = false;
+	wire_end(sim, p, rep->result);
 	if (p->lease != SIM_NONE)
 		sim->lease[p->lease].pending = SIM_NONE;
 	client_reply(sim, p, rep, payload);

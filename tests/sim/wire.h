@@ -17,6 +17,8 @@ bool wire_send(struct sim *sim, int session, struct kvd_req req, const void *in,
 	       int aux);
 /* The request with this tag, or NULL. */
 struct sim_pending *wire_pending(struct sim *sim, uint32_t tag);
+/* Since that step, did anybody wait for memory on the device, or was refused it? */
+bool wire_short_since(const struct sim *sim, uint32_t device, uint64_t step);
 /* Forgets what a closed session waited for. */
 void wire_forget(struct sim *sim, int session);
 extern const struct core_ops wire_ops;

@@ -58,7 +58,7 @@ static void world_config(struct sim *sim)
 	};
 }
 
-/* More devices. They share the records, too few of them if the pools are large. */
+/* More devices, the last of them large. They share the records, sometimes too few of them. */
 static void world_devices(struct sim *sim)
 {
 	struct random *r = &sim->places;
@@ -69,9 +69,10 @@ static void world_devices(struct sim *sim)
 		return;
 	}
 	c->device_count = random_range(r, 2, SIM_DEVICES_MAX);
-	for (uint32_t d = 0; d < c->device_count; d++)
-		c->pool_bytes[d] = random_range(r, 12, SIM_PAGES_MAX / 2) * WORLD_PAGE_BYTES;
-	c->slab_bytes_min = random_range(r, 4, 8) * WORLD_PAGE_BYTES;
+	for (uint32_t d = 0; d + 1 < c->device_count; d++)
+		c->pool_bytes[d] = random_range(r, 8, 20) * WORLD_PAGE_BYTES;
+	c->pool_bytes[c->device_count - 1] = random_range(r, 24, 40) * WORLD_PAGE_BYTES;
+	c->slab_bytes_min = random_range(r, 2, 6) * WORLD_PAGE_BYTES;
 	c->geometries_max *= c->device_count;
 	report_trace(sim, "%u devices", c->device_count);
 	coverage_count(c->device_count == 2 ? "world of two devices" : "world of three devices");
@@ -125,6 +126,8 @@ static void world_spaces(struct sim *sim)
 			args.floor_bytes = 0;
 		if (random_percent(&sim->random, 20))
 			args.ceiling_bytes = core_pool_bytes(&sim->config) / 2;
+		if (sim->config.device_count > 1 && random_percent(&sim->places, 50))
+			args.floor_bytes = core_pool_bytes(&sim->config) / 4;
 		int number = core_space_add(sim->core, &args);
 		REPORT_REQUIRE(sim, number == (int)i, "namespace %u is number %d", i, number);
 		number = core_space_find(sim->core, names[i], args.secret, 4);

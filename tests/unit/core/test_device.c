@@ -244,6 +244,40 @@ static void both_ways_end(void **state)
 	harness_free(h);
 }
 
+/* Who needs both devices is not overtaken by one that came later and needs one. */
+static void both_are_claimed(void **state)
+{
+	struct core_config config = two_devices();
+
+	config.pool_bytes[1] = config.pool_bytes[0];
+	config.pages_max = 16;
+	struct harness *h = harness_with(&config);
+	uint32_t s = harness_session(h, 0, 0, 0);
+	uint32_t t = harness_session(h, harness_space(h, "one"), 0, 0);
+	uint32_t u = harness_session(h, harness_space(h, "both"), 0, 0);
+	uint32_t v = harness_session(h, harness_space(h, "late"), 0, 0);
+	uint32_t large0 =
+		harness_format_on(h, s, 1, 16, 1, 2 * HARNESS_PAGE_BYTES, (uint32_t[]){0});
+	uint32_t large1 =
+		harness_format_on(h, s, 2, 16, 1, 2 * HARNESS_PAGE_BYTES, (uint32_t[]){1});
+
+	uint64_t x = acquire(h, s, large0, 4).lease;
+	uint64_t y = acquire(h, s, large1, 4).lease;
+	uint32_t one = wait_for(h, t, format_at(h, t, 3, 0), 6);
+	uint32_t both = wait_for(h, u, format_on_both(h, u, 3, 0), 6);
+	uint32_t late = wait_for(h, v, format_at(h, v, 3, 1), 6);
+	assert_int_equal(harness_release(h, s, y), 0);
+	assert_null(reply(h, late));
+	assert_int_equal(harness_release(h, s, x), 0);
+	assert_int_equal(reply(h, one)->result, 0);
+	assert_int_equal(harness_release(h, t, reply(h, one)->lease), 0);
+	assert_int_equal(reply(h, both)->result, 0);
+	assert_null(reply(h, late));
+	assert_int_equal(harness_release(h, u, reply(h, both)->lease), 0);
+	assert_int_equal(reply(h, late)->result, 0);
+	harness_free(h);
+}
+
 /* A device that has no more than this lowers its own pool. */
 static void a_pool_falls_alone(void **state)
 {
@@ -379,6 +413,6 @@ TEST_MAIN(device, cmocka_unit_test(no_such_device), cmocka_unit_test(limits_of_d
 	  cmocka_unit_test(each_pays_for_itself),
 	  cmocka_unit_test(nothing_is_evicted_for_the_other), cmocka_unit_test(parts_on_both),
 	  cmocka_unit_test(waiting_is_by_device), cmocka_unit_test(both_ways_end),
-	  cmocka_unit_test(a_pool_falls_alone), cmocka_unit_test(quotas_are_divided),
-	  cmocka_unit_test(shares_and_magazines), cmocka_unit_test(wanted_back_where_it_helps),
-	  cmocka_unit_test(status_tells_each))
+	  cmocka_unit_test(both_are_claimed), cmocka_unit_test(a_pool_falls_alone),
+	  cmocka_unit_test(quotas_are_divided), cmocka_unit_test(shares_and_magazines),
+	  cmocka_unit_test(wanted_back_where_it_helps), cmocka_unit_test(status_tells_each))
