@@ -157,13 +157,13 @@ struct sim_pending {
 	bool used;
 	bool faulty; /* its payload cannot be read */
 	bool silent; /* a garbage request: whatever comes back is fine, once */
+	bool waits;  /* it was not answered at once */
 	struct kvd_req req;
 	int session;
 	int lease;
 	int aux;	       /* ticket, pin, parent lease, or format: by op */
 	uint32_t tokens_after; /* that kvd knows of the sequence when it accepts */
 	uint32_t devices;      /* on which it may need memory, by bit */
-	uint64_t sent_step;
 	uint64_t due_ns;
 	uint8_t in[SIM_IN_MAX];
 };

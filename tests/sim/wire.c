@@ -59,7 +59,7 @@ static uint32_t wire_devices(const struct sim *sim, const struct sim_pending *p)
 static void wire_end(struct sim *sim, struct sim_pending *p, int result)
 {
 	p->used = false;
-	if (result == 0 && p->sent_step == sim->step)
+	if (result == 0 && !p->waits)
 		return;
 	for (uint32_t d = 0; d < sim->config.device_count; d++)
 		if (p->devices >> d & 1)
@@ -98,7 +98,7 @@ bool wire_send(struct sim *sim, int session, struct kvd_req req, const void *in,
 	p->aux = aux;
 	p->tokens_after = p->lease == SIM_NONE ? 0 : sim->lease[lease].known_tokens + req.n;
 	p->devices = wire_devices(sim, p);
-	p->sent_step = sim->step;
+	p->waits = false;
 	p->due_ns = sim->now_ns + req.deadline_ms * 1000000ull;
 	if (req.in_bytes && req.in_bytes <= SIM_IN_MAX)
 		memcpy(p->in, in, req.in_bytes);
@@ -107,6 +107,7 @@ bool wire_send(struct sim *sim, int session, struct kvd_req req, const void *in,
 	for (uint32_t i = 0; i < CORE_RANDOM_BYTES; i++)
 		bytes[i] = (uint8_t)random_u64(&sim->random);
 	int rc = core_request(sim->core, sim->session[session].number, &req, bytes, sim->now_ns);
+	p->waits = p->req.tag == req.tag && p->used;
 	if (rc == 0)
 		return true;
 	REPORT_REQUIRE(sim, rc == -EPROTO || rc == -EFAULT, "core_request returned %d", rc);
