@@ -116,8 +116,9 @@ static void write_token(struct gguf_writer *w, uint32_t id)
 		strcpy(text + left, pair + left + 1);
 		gguf_writer_text(w, text, strlen(text));
 	} else {
-		const char *form = id < tiny_vocab() ? "<|reserved_%u|>" : "Ġw%u";
-		int bytes = snprintf(text, sizeof(text), form, id);
+		bool reserved = id < tiny_vocab();
+		int bytes = snprintf(text, sizeof(text), "%s%u%s", reserved ? "<|reserved_" : "Ġw",
+				     id, reserved ? "|>" : "");
 
 		gguf_writer_text(w, text, (size_t)bytes);
 	}

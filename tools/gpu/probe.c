@@ -13,7 +13,8 @@
 #define PROBE_DRIVER_VERSION 12000u
 #define LOOK_BYTES 4096u
 
-static void line(const char *head, const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) static void line(const char *head, const char *format,
+						       va_list args)
 {
 	fputs(head, stdout);
 	vprintf(format, args);
