@@ -25,6 +25,13 @@ void perf_init(struct perf *b, double round_ms)
 	b->workspace = perf_new(WORKSPACE_BYTES);
 }
 
+void perf_fini(struct perf *b)
+{
+	perf_free(b->workspace);
+	check(cublasLtDestroy(b->lt), "cublasLtDestroy");
+	probe_check(cudaStreamDestroy(b->stream), "a stream");
+}
+
 void *perf_new(size_t bytes)
 {
 	void *p;

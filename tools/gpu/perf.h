@@ -30,6 +30,7 @@ struct perf_product {
 };
 
 void perf_init(struct perf *b, double round_ms);
+void perf_fini(struct perf *b);
 void *perf_new(size_t bytes);
 /* bf16 in (-1, 1). */
 void *perf_random(size_t bytes);

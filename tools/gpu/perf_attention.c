@@ -267,5 +267,6 @@ int main(int argc, char **argv)
 	probe_finding("flash attention agrees with standard attention of the same input, and every "
 		      "way to "
 		      "prefill gives the same bits");
+	perf_fini(&b);
 	return 0;
 }
