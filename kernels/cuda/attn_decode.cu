@@ -129,13 +129,14 @@ KV_KERNEL __launch_bounds__(MERGE_WARPS *KV_WARP)
 	if (span.count == 1)
 		return;
 	for (uint32_t s = 0; s < span.count; s++) {
-		uint32_t split = KVD_MUTANT(attn_fold_backwards) ? span.count - 1 - s : s;
-		size_t at = decode_partial(a, blockIdx.x, blockIdx.y, splits, split, slots, packed);
+		size_t at = decode_partial(a, blockIdx.x, blockIdx.y, splits, s, slots, packed);
 		const float2 *from = reinterpret_cast<const float2 *>(a.partial_o + at * HEAD_DIM);
 		float2 ml = *reinterpret_cast<const float2 *>(a.partial_ml + at * 2);
 		float wt, ws;
 
 		m = attn_fold_weights(m, ml.x, &wt, &ws);
+		if (KVD_MUTANT(attn_fold_unweighted))
+			wt = 1;
 		l = attn_fold_value(l, ml.y, wt, ws);
 		ATTN_UNROLL
 		for (int i = 0; i < pairs; i++) {

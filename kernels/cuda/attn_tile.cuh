@@ -295,8 +295,10 @@ KV_DEVICE void attn_run(const attn_args &a, const attn_rows &rows, uint32_t lo, 
 		uint32_t base = tile * CUDA_ATTN_KEYS;
 
 		/* The tile is here; and all have done with the one whose place `next` takes. */
-		kv_cp_wait<S::stages - 2>();
-		__syncthreads();
+		if (!KVD_MUTANT(attn_no_wait))
+			kv_cp_wait<S::stages - 2>();
+		if (!KVD_MUTANT(attn_no_barrier))
+			__syncthreads();
 		if (next < end)
 			attn_load_tile<S>(a, table,
 					  smem + (next - first) % S::stages * 2 * S::tile_bytes,

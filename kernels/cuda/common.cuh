@@ -13,6 +13,7 @@
 #ifndef KERNELS_CUDA_COMMON_CUH
 #define KERNELS_CUDA_COMMON_CUH
 
+#include <base/mutant.h>
 #include <cuda_runtime.h>
 #include <stddef.h>
 #include <stdint.h>

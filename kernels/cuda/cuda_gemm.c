@@ -13,6 +13,8 @@
  * as the context.
  */
 #include "kernels/cuda/cuda_gemm.h"
+#include "base/bits.h"
+#include "base/mutant.h"
 #include <string.h>
 
 /* Between a decode step's rows and a chunk's: a tile that wastes little on the one and is good
@@ -107,6 +109,8 @@ static cublasStatus_t set_rows(const struct cuda_gemm_plan *plan, uint32_t rows)
 /* A sum that several blocks make parts of is added up in an order that depends on m. */
 static bool sums_whole(const cublasLtMatmulAlgo_t *algo)
 {
+	if (KVD_MUTANT(gemm_unpinned))
+		return true;
 	int32_t split = 0;
 	uint32_t reduction = 0;
 	size_t written;
@@ -138,6 +142,12 @@ static bool takes_all_rows(const struct cuda_gemm *g, const struct cuda_gemm_pla
 static cublasStatus_t propose(const struct cuda_gemm *g, const struct cuda_gemm_plan *plan,
 			      cublasLtMatmulHeuristicResult_t *out, int *out_count)
 {
+	static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+		CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+	const uint32_t alignment = CUDA_GEMM_ALIGN;
 	size_t workspace_bytes = CUDA_GEMM_WORKSPACE_BYTES;
 	uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
 	cublasLtMatmulPreference_t pref = NULL;
@@ -152,6 +162,9 @@ static cublasStatus_t propose(const struct cuda_gemm *g, const struct cuda_gemm_
 		s = cublasLtMatmulPreferenceSetAttribute(pref,
 							 CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
 							 &reduction, sizeof(reduction));
+	for (size_t i = 0; i < ARRAY_LEN(alignments) && s == CUBLAS_STATUS_SUCCESS; i++)
+		s = cublasLtMatmulPreferenceSetAttribute(pref, alignments[i], &alignment,
+							 sizeof(alignment));
 	if (s == CUBLAS_STATUS_SUCCESS)
 		s = cublasLtMatmulAlgoGetHeuristic(g->lt, plan->desc, plan->w, plan->x, plan->y,
 						   plan->y, pref, CUDA_GEMM_PROPOSALS, out,
@@ -181,8 +194,10 @@ static cublasStatus_t choose(const struct cuda_gemm *g, struct cuda_gemm_plan *p
 
 static cublasStatus_t plan_make(struct cuda_gemm *g, const struct cuda_product *p)
 {
-	uint32_t reference =
-		g->rows_max < CUDA_GEMM_REFERENCE_ROWS ? g->rows_max : CUDA_GEMM_REFERENCE_ROWS;
+	uint32_t reference = BITS_MIN(g->rows_max, CUDA_GEMM_REFERENCE_ROWS);
+
+	if (KVD_MUTANT(gemm_unpinned))
+		reference = p->m;
 	struct cuda_gemm_plan plan = {.shape = shape_of(p)};
 	cublasStatus_t s;
 
@@ -203,7 +218,7 @@ static cublasStatus_t plan_make(struct cuda_gemm *g, const struct cuda_product *
 static const struct cuda_gemm_plan *plan_find(const struct cuda_gemm *g,
 					      const struct cuda_product *p)
 {
-	for (uint32_t i = 0; i < g->plan_count; i++)
+	for (uint32_t i = 0; i < g->plan_count && !KVD_MUTANT(gemm_unpinned); i++)
 		if (plan_is(&g->plans[i], p))
 			return &g->plans[i];
 	return NULL;

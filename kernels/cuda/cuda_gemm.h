@@ -12,6 +12,9 @@
 #define CUDA_GEMM_PLANS 32u
 #define CUDA_GEMM_WORKSPACE_BYTES ((size_t)8 << 20)
 
+/* Every matrix begins at a multiple of it; its rows need not. */
+#define CUDA_GEMM_ALIGN 16u
+
 /* y [m][ldy] = x bf16 [m][ldx] w^T, w bf16 [n][ldw]; plus bias f32 [n]; plus y, if `add`. */
 struct cuda_product {
 	const void *w;

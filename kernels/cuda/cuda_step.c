@@ -15,6 +15,7 @@
  * kernel has been loaded and every product has its algorithm: neither may happen while recording.
  */
 #include "base/assert.h"
+#include "base/mutant.h"
 #include "kernels/cuda/cuda_ctx.h"
 #include <errno.h>
 #include <string.h>
@@ -25,7 +26,11 @@ static void slot_finish(struct kernels_ctx *ctx, struct cuda_slot *s)
 	if (!s->busy)
 		return;
 	s->busy = false;
-	if (!cuda_ctx_check(ctx, cudaEventSynchronize(s->done), "a step") || !s->out_tokens)
+	if (KVD_MUTANT(step_not_awaited))
+		(void)cudaEventQuery(s->done);
+	else if (!cuda_ctx_check(ctx, cudaEventSynchronize(s->done), "a step"))
+		return;
+	if (!s->out_tokens)
 		return;
 	memcpy(s->out_tokens, s->drawn, s->sampled_count * sizeof(*s->out_tokens));
 	memcpy(s->out_logprobs, s->drawn + s->sampled, s->sampled_count * sizeof(*s->out_logprobs));
@@ -35,13 +40,16 @@ static bool send(struct kernels_ctx *ctx, const struct cuda_slot *s, size_t byte
 {
 	const char *what = "copy of a batch to the device";
 
-	return cuda_ctx_check(ctx, cudaStreamWaitEvent(ctx->in, ctx->computed, 0), what) &&
-	       cuda_ctx_check(ctx,
+	if (!KVD_MUTANT(step_batch_overwritten) &&
+	    !cuda_ctx_check(ctx, cudaStreamWaitEvent(ctx->in, ctx->computed, 0), what))
+		return false;
+	return cuda_ctx_check(ctx,
 			      cudaMemcpyAsync(ctx->block, s->staging, bytes, cudaMemcpyHostToDevice,
 					      ctx->in),
 			      what) &&
 	       cuda_ctx_check(ctx, cudaEventRecord(s->copied, ctx->in), what) &&
-	       cuda_ctx_check(ctx, cudaStreamWaitEvent(ctx->compute, s->copied, 0), what) &&
+	       (KVD_MUTANT(step_before_its_batch) ||
+		cuda_ctx_check(ctx, cudaStreamWaitEvent(ctx->compute, s->copied, 0), what)) &&
 	       (!ctx->last_slot ||
 		cuda_ctx_check(ctx, cudaStreamWaitEvent(ctx->compute, ctx->last_slot->done, 0),
 			       what));
@@ -54,7 +62,8 @@ static bool start(struct kernels_ctx *ctx, const struct kernel_batch *in,
 	struct cuda_slot *s = &ctx->slots[ctx->next_slot];
 
 	ASSERT(ctx->state == CUDA_CTX_IDLE);
-	slot_finish(ctx, s);
+	if (!KVD_MUTANT(step_staging_reused))
+		slot_finish(ctx, s);
 	ctx->next_slot = (ctx->next_slot + 1) % CUDA_CTX_SLOTS;
 	ctx->slot = s;
 	ctx->shape = *shape;
@@ -95,7 +104,8 @@ static void finish(struct kernels_ctx *ctx, struct cuda_slot *s)
 	const char *what = "copy of results to the host";
 
 	s->busy = cuda_ctx_check(ctx, cudaEventRecord(ctx->computed, ctx->compute), what) &&
-		  cuda_ctx_check(ctx, cudaStreamWaitEvent(ctx->out, ctx->computed, 0), what) &&
+		  (KVD_MUTANT(step_results_early) ||
+		   cuda_ctx_check(ctx, cudaStreamWaitEvent(ctx->out, ctx->computed, 0), what)) &&
 		  (!s->out_tokens || !s->sampled ||
 		   cuda_ctx_check(ctx,
 				  cudaMemcpyAsync(s->drawn, ctx->drawn,

@@ -16,7 +16,8 @@ KV_DEVICE float norm_block_sum(float x, float *smem)
 	x = kv_warp_sum(x);
 	if (threadIdx.x % KV_WARP == 0)
 		smem[threadIdx.x / KV_WARP] = x;
-	__syncthreads();
+	if (!KVD_MUTANT(norm_no_barrier))
+		__syncthreads();
 	x = 0;
 	for (uint32_t i = 0; i < NORM_WARPS; i++)
 		x += smem[i];

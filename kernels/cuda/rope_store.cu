@@ -81,6 +81,8 @@ KV_KERNEL __launch_bounds__(ROPE_THREADS) rope_rows(cuda_rope r)
 	uint32_t pos = seq.pos0 + (blockIdx.x - seq.row0);
 	uint64_t row = blockIdx.x;
 	const float *x = r.qkv + row * heads * r.head_dim;
+	if (KVD_MUTANT(rope_stores_queries))
+		seq.store = 1;
 	uint64_t page = seq.store ? r.pages[seq.page0 + pos / r.page_tokens] : 0;
 	/* K of head 0 for this token. */
 	uint64_t k = page + r.layer_k_offset +

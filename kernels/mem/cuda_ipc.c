@@ -10,6 +10,7 @@
  * the driver decides by the number of the process: two containers whose numbers are equal are one
  * process to it.
  */
+#include "base/mutant.h"
 #include "base/units.h"
 #include "kernels/mem/cuda_device.h"
 #include <errno.h>
@@ -248,7 +249,7 @@ static void cuda_ipc_slab_unmap(struct device *dev, struct device_view *view)
 	while (i && (uintptr_t)i->base != view->read)
 		i = i->next;
 	*view = (struct device_view){0};
-	if (i && --i->uses == 0 && cuda_device_enter(dev) == 0)
+	if (i && --i->uses == 0 && !KVD_MUTANT(ipc_stale_import) && cuda_device_enter(dev) == 0)
 		cuda_ipc_forget(dev, i);
 }
 

@@ -8,6 +8,7 @@
  * whole granules (2 MiB on all devices known), and a map is of the whole slab or not at all.
  */
 #include "base/bits.h"
+#include "base/mutant.h"
 #include "base/units.h"
 #include "kernels/mem/cuda_device.h"
 #include <errno.h>
@@ -239,7 +240,10 @@ static int cuda_vmm_slab_import(struct device *dev, const struct kvd_slab_wire *
 			"kvd's slab cannot be imported");
 	if (r < 0)
 		return r;
-	r = cuda_vmm_map(dev, handle, view.bytes, CU_MEM_ACCESS_FLAGS_PROT_READ, &view.read);
+	r = cuda_vmm_map(dev, handle, view.bytes,
+			 KVD_MUTANT(vmm_views_alike) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+						     : CU_MEM_ACCESS_FLAGS_PROT_READ,
+			 &view.read);
 	if (r == 0) {
 		r = cuda_vmm_map(dev, handle, view.bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
 				 &view.write);
