@@ -223,13 +223,11 @@ static bool attempt(struct core *core, uint32_t i, bool behind)
 	struct waiter *w = &core->waiters[i];
 	struct kvd_req req = w->req;
 	uint8_t random[CORE_RANDOM_BYTES];
-	/* With one device nobody asks which waiter has the turn: its histories stay what they are.
-	 */
 	struct call call = {.req = &req,
 			    .random = random,
 			    .session = w->session,
 			    .again = !behind,
-			    .waiter = core->cfg.device_count > 1 ? i : 0};
+			    .waiter = i};
 	uint32_t retry = core->retry;
 
 	for (uint32_t b = 0; b < CORE_RANDOM_BYTES; b++)

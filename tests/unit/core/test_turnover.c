@@ -112,7 +112,41 @@ static void nothing_crosses_a_namespace(void **state)
 	harness_free(h);
 }
 
+/* Slabs that come free for one request are not counted on by another. */
+static void one_turns_at_a_time(void **state)
+{
+	struct harness *h = harness_new(8, 4);
+	uint32_t a = harness_session(h, 0, 0, 0);
+	uint32_t b = harness_session(h, harness_space(h, "first"), 0, 0);
+	uint32_t c = harness_session(h, harness_space(h, "second"), 0, 0);
+	uint32_t large = harness_format(h, a, 1, 16, 1, 2 * HARNESS_PAGE_BYTES);
+	struct kvd_req req = {.op = KVD_OP_ACQUIRE,
+			      .format = large,
+			      .n = 64,
+			      .in_bytes = 256,
+			      .deadline_ms = 1000,
+			      .out_bytes = 256};
+
+	harness_tokens(1, 256, tokens);
+	uint64_t lease = harness_call(h, a, req, tokens)->rep.lease;
+	req.n = 96;
+	req.in_bytes = 384;
+	req.format = harness_format(h, b, 2, 16, 1, HARNESS_PAGE_BYTES);
+	uint32_t one = harness_send(h, b, req, tokens);
+	req.format = harness_format(h, c, 2, 16, 1, HARNESS_PAGE_BYTES);
+	uint32_t two = harness_send(h, c, req, tokens);
+	assert_int_equal(harness_release(h, a, lease), 0);
+	harness_time(h, 200);
+	const struct harness_reply *r = &h->replies[one % HARNESS_REPLIES_MAX];
+	assert_true(r->came);
+	assert_int_equal(r->rep.result, 0);
+	assert_int_equal(harness_release(h, b, r->rep.lease), 0);
+	harness_time(h, 200);
+	assert_int_equal(h->replies[two % HARNESS_REPLIES_MAX].rep.result, 0);
+	harness_free(h);
+}
+
 TEST_MAIN(turnover, cmocka_unit_test(idle_slab_changes_geometry),
-	  cmocka_unit_test(importers_are_asked_then_forced),
+	  cmocka_unit_test(importers_are_asked_then_forced), cmocka_unit_test(one_turns_at_a_time),
 	  cmocka_unit_test(other_namespace_keeps_its_floor),
 	  cmocka_unit_test(nothing_crosses_a_namespace))
