@@ -25,7 +25,27 @@ static void fuzz_weight_pack(const struct kernel_weight *w, uint32_t row0, uint3
 	memcpy((float *)w->data + (size_t)row0 * w->k, src, (size_t)rows * w->k * sizeof(float));
 }
 
-static const struct kernel_ops ops = {.weight_bytes = fuzz_weight_bytes,
+static void *fuzz_memory_new(const struct kernel_ops *self, size_t bytes)
+{
+	return calloc(1, bytes);
+}
+
+static void fuzz_memory_free(const struct kernel_ops *self, void *memory, size_t bytes)
+{
+	free(memory);
+}
+
+static int fuzz_memory_write(const struct kernel_ops *self, void *dst, const void *src,
+			     size_t bytes)
+{
+	memcpy(dst, src, bytes);
+	return 0;
+}
+
+static const struct kernel_ops ops = {.memory_new = fuzz_memory_new,
+				      .memory_free = fuzz_memory_free,
+				      .memory_write = fuzz_memory_write,
+				      .weight_bytes = fuzz_weight_bytes,
 				      .weight_pack = fuzz_weight_pack};
 
 static void fuzz_tokenizer(const struct gguf *g)
