@@ -319,6 +319,8 @@ KV_DEVICE void consume(const attn_args &a, const attn_rows &rows, const hopper_r
 		ring_release(r, i);
 	}
 	attn_total_take(state, total);
+	if (KVD_MUTANT(wgmma_other_bits))
+		state.l[0] *= 1.5f;
 	attn_store<S>(a, rows, &state, row, 0);
 }
 

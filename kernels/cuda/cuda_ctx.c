@@ -217,6 +217,8 @@ static int make(struct kernels_ctx *ctx)
 	r = make_device(ctx);
 	if (r == 0)
 		r = make_pinned(ctx);
+	if (r == 0)
+		cuda_choice_make(ctx);
 	return r;
 }
 

@@ -7,6 +7,7 @@
 #ifndef KERNELS_CUDA_CUDA_CTX_H
 #define KERNELS_CUDA_CUDA_CTX_H
 
+#include <kernels/cuda/cuda_choice.h>
 #include <kernels/cuda/cuda_gemm.h>
 #include <kernels/cuda/launch.h>
 
@@ -65,6 +66,7 @@ struct kernels_ctx {
 	cudaStream_t out;     /* results to host */
 	cudaEvent_t computed; /* the last step's kernels are through: its block may change */
 	struct cuda_gemm gemm;
+	struct cuda_choice choice;
 
 	uint8_t *device; /* one allocation; the parts lie in it */
 	uint8_t *block;	 /* the step's batch */

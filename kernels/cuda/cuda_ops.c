@@ -125,7 +125,10 @@ void cuda_ops_attention(struct kernels_ctx *ctx, const struct kernel_attention *
 	ASSERT(a->heads == ctx->limits.heads_max && l->kv_heads == ctx->limits.kv_heads);
 	if (ctx->failed)
 		return;
-	if (cuda_ctx_check(ctx, cuda_attn_prefill(ctx->compute, &att), "attention of prompts"))
+	cudaError_t e = cuda_choice_hopper(&ctx->choice, ctx->shape.rows)
+				? cuda_attn_prefill_sm90(ctx->compute, &att)
+				: cuda_attn_prefill(ctx->compute, &att);
+	if (cuda_ctx_check(ctx, e, "attention of prompts"))
 		cuda_ctx_check(ctx, cuda_attn_decode(ctx->compute, &att), "attention of rows");
 }
 

@@ -374,6 +374,23 @@ static void rope_compare(const struct kvd_layout *l, const uint8_t *got, const u
 				}
 }
 
+static void check_bf16(const kernel_bf16 *got, const kernel_bf16 *want, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		CHECK(near(kernel_bf16_to_f32(got[i]), kernel_bf16_to_f32(want[i]), 1e-5,
+			   CLOSE_BF16));
+}
+
+/* Pages are moved as a whole: the second half of `device`, which holds `was`, over the first. */
+static void check_page_copy(uint8_t *device, const uint8_t *was, uint8_t *buffer, size_t bytes)
+{
+	ops->page_copy(ctx, (uint64_t)(uintptr_t)device, (uint64_t)(uintptr_t)device + bytes,
+		       bytes);
+	child_read(buffer, device, 2 * bytes);
+	CHECK(memcmp(buffer, was + bytes, bytes) == 0);
+	CHECK(memcmp(buffer + bytes, was + bytes, bytes) == 0);
+}
+
 static void check_rope(const struct rope_shape *s)
 {
 	struct kvd_layout l = {.layers = 2,
@@ -429,35 +446,23 @@ static void check_rope(const struct rope_shape *s)
 	ops->rope_store(ctx, &r);
 	end();
 	child_read(q, r.q, q_count * 2);
-	for (size_t i = 0; i < q_count; i++)
-		CHECK(near(kernel_bf16_to_f32(q[i]), kernel_bf16_to_f32(twin.q[i]), 1e-5,
-			   CLOSE_BF16));
+	check_bf16(q, twin.q, q_count);
 	child_read(got, device, pool_bytes);
 	rope_compare(&l, got, pool);
 
-	/* Pages are moved as a whole. */
-	ops->page_copy(ctx, (uint64_t)(uintptr_t)device,
-		       (uint64_t)(uintptr_t)device + pool_bytes / 2, pool_bytes / 2);
-	child_read(pool, device, pool_bytes);
-	CHECK(memcmp(pool, got + pool_bytes / 2, pool_bytes / 2) == 0);
-	CHECK(memcmp(pool + pool_bytes / 2, got + pool_bytes / 2, pool_bytes / 2) == 0);
+	check_page_copy(device, got, pool, pool_bytes / 2);
 
 	for (uint32_t i = 0; i < SEQS; i++) {
 		free(pages[i]);
 		free(twin_pages[i]);
 	}
-	ops->memory_free(ops, (void *)r.qkv, 0);
-	ops->memory_free(ops, r.q, 0);
-	ops->memory_free(ops, (void *)r.inv_freq, 0);
-	ops->memory_free(ops, norm_device, 0);
-	ops->memory_free(ops, device, 0);
-	free(qkv);
-	free(inv_freq);
-	free(norm);
-	free(twin.q);
-	free(q);
-	free(pool);
-	free(got);
+	void *const on_device[] = {(void *)r.qkv, r.q, (void *)r.inv_freq, norm_device, device};
+	void *const on_host[] = {qkv, inv_freq, norm, twin.q, q, pool, got};
+
+	for (size_t i = 0; i < ARRAY_LEN(on_device); i++)
+		ops->memory_free(ops, on_device[i], 0);
+	for (size_t i = 0; i < ARRAY_LEN(on_host); i++)
+		free(on_host[i]);
 }
 
 static void role_rope(void)

@@ -11,7 +11,9 @@
 
 #include <base/bits.h>
 #include <errno.h>
+#include <glob.h>
 #include <inttypes.h>
+#include <unistd.h>
 
 static struct ops_world one, two;
 
@@ -307,11 +309,88 @@ static void test_table(void **state)
 	assert_true(child_said("table: cuda:0 sm90 cuda-sm90-bf16"));
 }
 
+/* The only file in the cache directory: the table of attention's kernels. */
+static void choice_path(char *out, size_t size)
+{
+	glob_t found;
+
+	snprintf(out, size, "%s/kvd/attention-*", getenv("XDG_CACHE_HOME"));
+	IS(glob(out, 0, NULL, &found), 0);
+	IS(found.gl_pathc, 1);
+	snprintf(out, size, "%s", found.gl_pathv[0]);
+	globfree(&found);
+}
+
+static void choice_text(const char *path, const char *mode, char *text, size_t size)
+{
+	FILE *f = fopen(path, mode);
+
+	CHECK(f);
+	if (mode[0] == 'w')
+		fputs(text, f);
+	else
+		text[fread(text, 1, size - 1, f)] = '\0';
+	fclose(f);
+}
+
+static bool wgmma_differs(void)
+{
+	const char *mutant = getenv("KVD_MUTANT");
+
+	return mutant && strcmp(mutant, "wgmma_other_bits") == 0;
+}
+
+/* Measures, then believes what was kept: of a step of 140 rows. */
+static void role_choice(void)
+{
+	static char hopper[] = "128 wgmma\n512 mma\n2048 mma\n";
+	const struct ops_item all = {3, 140};
+	char path[600], text[100] = "";
+
+	ops_world_init(&one);
+	ops_world_init(&two);
+	IS(ops_world_start(&one, false), 0);
+	choice_path(path, sizeof(path));
+	choice_text(path, "r", text, sizeof(text));
+	CHECK(strstr(text, "512 mma\n2048 mma\n"));
+	if (wgmma_differs())
+		CHECK(strstr(text, "128 mma\n"));
+	choice_text(path, "w", hopper, sizeof(hopper));
+	IS(ops_world_start(&two, false), 0);
+	IS(ops_world_step(&one, &all, 1), 0);
+	IS(ops_world_step(&two, &all, 1), 0);
+	if (wgmma_differs())
+		CHECK(one.seqs[3].logprobs[140] != two.seqs[3].logprobs[140]);
+	else
+		ops_world_same(&one, &two);
+	ops_world_fini(&two);
+	ops_world_fini(&one);
+	IS(unlink(path), 0);
+}
+
+/* Wgmma is taken where the table says so, and never where it has other bits. */
+static void test_choice_of_a_kernel(void **state)
+{
+	char dir[] = "/tmp/kvd-choice-XXXXXX", cache[64], kvd[64];
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(cache, sizeof(cache), "XDG_CACHE_HOME=%s", dir);
+	snprintf(kvd, sizeof(kvd), "%s/kvd", dir);
+	assert_int_equal(child_run("choice", (const char *[]){cache, "CUDASIM_SM=90",
+							      "KVD_MUTANT=wgmma_other_bits", NULL}),
+			 0);
+	assert_int_equal(child_run("choice", (const char *[]){cache, "CUDASIM_SM=90", NULL}), 0);
+	assert_int_equal(rmdir(kvd), 0);
+	assert_int_equal(rmdir(dir), 0);
+}
+
 static const struct child_role roles[] = {
-	{"graph", role_graph}, {"alone", role_alone}, {"digest", role_digest},
-	{"ahead", role_ahead}, {"again", role_again}, {"memory", role_memory},
-	{"room", role_room},   {"few", role_few},     {"launch", role_launch},
-	{"open", role_open},   {"table", role_table}, {NULL, NULL},
+	{"choice", role_choice},
+
+	{"graph", role_graph},	 {"alone", role_alone}, {"digest", role_digest},
+	{"ahead", role_ahead},	 {"again", role_again}, {"memory", role_memory},
+	{"room", role_room},	 {"few", role_few},	{"launch", role_launch},
+	{"open", role_open},	 {"table", role_table}, {NULL, NULL},
 };
 
 CHILD_MAIN(ops_step, roles, cmocka_unit_test(test_graph_replay_equals_eager),
@@ -319,4 +398,5 @@ CHILD_MAIN(ops_step, roles, cmocka_unit_test(test_graph_replay_equals_eager),
 	   cmocka_unit_test(test_seeds_agree), cmocka_unit_test(test_steps_ahead_of_the_device),
 	   cmocka_unit_test(test_query_only), cmocka_unit_test(test_out_of_memory),
 	   cmocka_unit_test(test_no_room_for_graphs), cmocka_unit_test(test_launch_failure),
-	   cmocka_unit_test(test_no_such_device), cmocka_unit_test(test_table))
+	   cmocka_unit_test(test_no_such_device), cmocka_unit_test(test_table),
+	   cmocka_unit_test(test_choice_of_a_kernel))
