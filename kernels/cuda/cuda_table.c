@@ -17,7 +17,7 @@
 struct table {
 	struct kernel_ops ops; /* name NULL: not opened */
 	char name[32];
-	char numerics_id[48];
+	char numerics_id[160];
 };
 
 static struct table tables[CUDA_TABLE_DEVICES];
@@ -159,9 +159,10 @@ const struct kernel_ops *kernels_module(const char *device, char *error, size_t 
 		return NULL;
 	t->ops = ops_all;
 	snprintf(t->name, sizeof(t->name), "cuda:%d sm%d%d", ordinal, props.major, props.minor);
-	/* The library's version is part of it: another one may sum in another order. */
-	snprintf(t->numerics_id, sizeof(t->numerics_id), "cuda-sm%d%d-bf16-lt%zu", props.major,
-		 props.minor, cublasLtGetVersion());
+	/* The library's version and the model of the GPU are part of it: the library chooses its
+	 * algorithms by both, and another one may sum in another order. */
+	snprintf(t->numerics_id, sizeof(t->numerics_id), "cuda-sm%d%d-bf16-lt%zu-%.100s",
+		 props.major, props.minor, cublasLtGetVersion(), props.name);
 	memcpy(t->ops.device_uuid, props.uuid.bytes, sizeof(t->ops.device_uuid));
 	t->ops.numerics_id = t->numerics_id;
 	t->ops.name = t->name;

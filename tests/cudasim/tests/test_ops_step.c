@@ -304,9 +304,9 @@ static void role_table(void)
 static void test_table(void **state)
 {
 	assert_int_equal(child_run("table", (const char *[]){"CUDASIM_SM=80", NULL}), 0);
-	assert_true(child_said("table: cuda:0 sm80 cuda-sm80-bf16"));
+	assert_true(child_said("table: cuda:0 sm80 cuda-sm80-bf16-lt"));
 	assert_int_equal(child_run("table", (const char *[]){"CUDASIM_SM=90", NULL}), 0);
-	assert_true(child_said("table: cuda:0 sm90 cuda-sm90-bf16"));
+	assert_true(child_said("table: cuda:0 sm90 cuda-sm90-bf16-lt"));
 }
 
 /* The only file in the cache directory: the table of attention's kernels. */
