@@ -30,7 +30,7 @@ enum step_result {
 
 /*
  * Chooses the rows of a step over d's running sequences, and starts it. Until step_finish() no
- * sequence may end, start, or lose its lease.
+ * sequence that is in it may end or lose its lease.
  */
 enum step_result step_start(struct step *t, struct sched *d);
 /* Tells clients what came of the step before: a device computes meanwhile. false: nothing did. */
