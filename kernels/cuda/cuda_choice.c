@@ -156,6 +156,13 @@ static void trial_plan(struct trial *t, const struct kernels_ctx *ctx)
 	t->page_count = (uint32_t)bits_div_ceil(t->keys, l->page_tokens);
 }
 
+/* There when it returns, also for a stream that does not wait for the default one. */
+static bool trial_put(void *dst, const void *src, size_t bytes)
+{
+	return cudaMemcpy(dst, src, bytes, cudaMemcpyHostToDevice) == cudaSuccess &&
+	       cudaStreamSynchronize(cudaStreamLegacy) == cudaSuccess;
+}
+
 /* Numbers of the size that a model's have; the same in each run. */
 static int trial_fill(struct trial *t)
 {
@@ -169,9 +176,8 @@ static int trial_fill(struct trial *t)
 		state = state * 1664525u + 1013904223u;
 		numbers[i] = kernel_f32_to_bf16((float)(state >> 8) * 0x1p-23f - 1);
 	}
-	bool good = cudaMemcpy(t->q, numbers, t->q_bytes, cudaMemcpyHostToDevice) == cudaSuccess &&
-		    cudaMemcpy(t->memory, numbers + t->q_bytes / 2, bytes - t->q_bytes,
-			       cudaMemcpyHostToDevice) == cudaSuccess;
+	bool good = trial_put(t->q, numbers, t->q_bytes) &&
+		    trial_put(t->memory, numbers + t->q_bytes / 2, bytes - t->q_bytes);
 	free(numbers);
 	return good ? 0 : -EIO;
 }
@@ -187,11 +193,8 @@ static int trial_tables(struct trial *t, uint32_t tile_rows)
 		pages[i] = (uint64_t)(uintptr_t)t->memory + i * t->page_bytes;
 	for (uint32_t i = 0; good && i < tiles; i++)
 		tile[i].first_row = i * tile_rows;
-	good = good &&
-	       cudaMemcpy(t->pages, pages, t->page_count * sizeof(*pages),
-			  cudaMemcpyHostToDevice) == cudaSuccess &&
-	       cudaMemcpy(t->tiles, tile, tiles * sizeof(*tile), cudaMemcpyHostToDevice) ==
-		       cudaSuccess;
+	good = good && trial_put(t->pages, pages, t->page_count * sizeof(*pages)) &&
+	       trial_put(t->tiles, tile, tiles * sizeof(*tile));
 	free(pages);
 	free(tile);
 	return good ? 0 : -EIO;
@@ -283,7 +286,7 @@ static bool trial_run(struct trial *t, struct kernels_ctx *ctx, struct cuda_choi
 
 		if (rows > t->rows_max)
 			break;
-		if (cudaMemcpy(t->seq, &seq, sizeof(seq), cudaMemcpyHostToDevice) != cudaSuccess)
+		if (!trial_put(t->seq, &seq, sizeof(seq)))
 			return false;
 		float mma_ms = trial_time(t, ctx, rows, false);
 		float wgmma_ms = trial_time(t, ctx, rows, true);
