@@ -228,8 +228,14 @@ int cuda_ctx_new(const struct kernel_ops *ops, const struct kernels_limits *limi
 	struct kernels_ctx *ctx;
 	int r;
 
-	if (!supported(limits))
+	if (!supported(limits)) {
+		log_error("cuda",
+			  "no attention for %u heads of %u over %u: heads of 64, 128 or 256, at "
+			  "most %u of them to one of K and V",
+			  limits->heads_max, limits->head_dim_max, limits->kv_heads,
+			  CUDA_ATTN_GQA_MAX);
 		return -ENOTSUP;
+	}
 	ctx = calloc(1, sizeof(*ctx));
 	if (!ctx)
 		return -ENOMEM;

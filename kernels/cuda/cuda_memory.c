@@ -6,8 +6,10 @@
  * default one.
  */
 #include "base/bits.h"
+#include "base/log.h"
 #include "kernels/cuda/cuda_ctx.h"
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #define CUDA_MEMORY_LD_STEP 8u
@@ -16,10 +18,21 @@
 		*/
 
 /* Success, or the runtime forgets the error: it is the caller's now. */
-static bool ok(cudaError_t e)
+static bool quiet(cudaError_t e)
 {
 	if (e != cudaSuccess)
 		(void)cudaGetLastError();
+	return e == cudaSuccess;
+}
+
+/* The callers' results have no room for words, and the first failure is the one that tells. */
+static bool ok(cudaError_t e)
+{
+	static atomic_flag told = ATOMIC_FLAG_INIT;
+
+	if (!quiet(e) && !atomic_flag_test_and_set(&told))
+		log_error("cuda", "memory of the device: %s (%s)", cudaGetErrorString(e),
+			  cudaGetErrorName(e));
 	return e == cudaSuccess;
 }
 
@@ -31,14 +44,14 @@ void *cuda_memory_new(const struct kernel_ops *ops, size_t bytes)
 		return NULL;
 	if (ok(cudaMemset(memory, 0, bytes)) && ok(cudaStreamSynchronize(cudaStreamLegacy)))
 		return memory;
-	(void)ok(cudaFree(memory));
+	(void)quiet(cudaFree(memory));
 	return NULL;
 }
 
 void cuda_memory_free(const struct kernel_ops *ops, void *memory, size_t bytes)
 {
-	if (memory && ok(cudaSetDevice(cuda_table_ordinal(ops))))
-		(void)ok(cudaFree(memory));
+	if (memory && quiet(cudaSetDevice(cuda_table_ordinal(ops))))
+		(void)quiet(cudaFree(memory));
 }
 
 int cuda_memory_write(const struct kernel_ops *ops, void *dst, const void *src, size_t bytes)
