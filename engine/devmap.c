@@ -25,6 +25,7 @@ struct devmap {
 		const struct device_ops *ops;
 		struct device *dev;
 	} kinds[DEVMAP_KINDS];
+	int result; /* of the last import, and why it failed */
 	char words[320];
 };
 
@@ -45,9 +46,11 @@ static int devmap_map(void *ctx, const struct kvd_slab_wire *slab, int fd, uint6
 	if (r < 0) {
 		snprintf(m->words, sizeof(m->words), "%s",
 			 k ? k->ops->failure(k->dev) : "kvd's welcome named no such memory");
+		m->result = r;
 		log_error("kvd", "slab %u: %s", slab->slab, m->words);
 		return r;
 	}
+	m->result = 0;
 	*out_read = view.read;
 	*out_write = view.write;
 	return 0;
@@ -107,6 +110,16 @@ void devmap_free(struct devmap *m)
 const struct kvd_map_ops *devmap_ops(const struct devmap *m)
 {
 	return &m->ops;
+}
+
+void devmap_forget(struct devmap *m)
+{
+	m->result = 0;
+}
+
+const char *devmap_why(const struct devmap *m, int result)
+{
+	return result < 0 && m->result == result ? m->words : NULL;
 }
 
 /* The number, in this process, of the GPU with our uuid. */

@@ -17,6 +17,10 @@ struct devmap *devmap_new(const uint8_t uuid[16]);
 /* Everything is unmapped. NULL is fine. */
 void devmap_free(struct devmap *m);
 const struct kvd_map_ops *devmap_ops(const struct devmap *m);
+/* Forgets how the last import ended. */
+void devmap_forget(struct devmap *m);
+/* If it is an import since then that failed with this result: why. Else NULL. */
+const char *devmap_why(const struct devmap *m, int result);
 /* kvd has memory of this kind there: finds the module and the GPU in it, so that the first slab
  * brings no surprise. 0, or -errno with words in error[size]. */
 int devmap_open(struct devmap *m, uint32_t kind, char *error, size_t size);

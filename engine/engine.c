@@ -98,7 +98,6 @@ static void publish(void *ctx)
 /* The device is gone, and with it every sequence; nobody else is hurt. */
 static const char *fail(struct engine *e)
 {
-	const struct engine_config *c = &e->footprint.config;
 	const char *why = forward_failure(e->forward);
 
 	log_error("engine", "the device failed, and this engine ends: %s", why);
@@ -106,14 +105,25 @@ static const char *fail(struct engine *e)
 	e->ending = true;
 	pthread_mutex_unlock(&e->lock);
 	(void)take_inbox(e);
-	if (c->failed)
-		c->failed(c->failed_ctx, why);
 	return why;
+}
+
+/* Who cannot import a page may have lost its device: then -errno. */
+static int take_events(struct engine *e, const struct kv_event *events, uint32_t count)
+{
+	bool doubtful = false;
+
+	for (uint32_t i = 0; i < count; i++) {
+		sched_event(&e->sched, &events[i], units_now_ns());
+		doubtful |= events[i].import != NULL;
+	}
+	return doubtful ? forward_check(e->forward) : 0;
 }
 
 static void *run(void *arg)
 {
 	struct engine *e = arg;
+	const struct engine_config *c = &e->footprint.config;
 	struct kv_event events[EVENTS_MAX];
 	const char *failure = NULL;
 
@@ -131,10 +141,15 @@ static void *run(void *arg)
 		uint64_t sleep_ns = busy ? 0 : sched_timeout_ns(&e->sched);
 		uint32_t count = kv_wait(e->kv, sleep_ns, events, EVENTS_MAX);
 
-		for (uint32_t i = 0; i < count; i++)
-			sched_event(&e->sched, &events[i], units_now_ns());
+		if (take_events(e, events, count) < 0) {
+			failure = fail(e);
+			break;
+		}
 	}
 	sched_fini(&e->sched, failure, units_now_ns());
+	/* Last: whoever ends the process then finds that all requests have got their answer. */
+	if (failure && c->failed)
+		c->failed(c->failed_ctx, failure);
 	return NULL;
 }
 

@@ -15,6 +15,7 @@
 #include "engine/forward.h"
 #include "base/assert.h"
 #include "base/bits.h"
+#include "base/log.h"
 #include "engine/plan.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -254,10 +255,14 @@ int forward_new(const struct model *m, const struct forward_limits *l, struct fo
 	for (uint32_t i = 0; i < BUF_COUNT; i++)
 		f->buf[i] = (char *)f->arena + plan[i].out_offset;
 	r = kernels_ctx_new(m->ops, &kl, l->threads, &f->ctx);
-	if (r == 0)
-		r = record(f);
 	if (r < 0)
 		goto fail;
+	r = record(f);
+	if (r < 0) {
+		/* The words end with the context, so they are said here. */
+		log_error("engine", "%s", forward_failure(f));
+		goto fail;
+	}
 	*out = f;
 	return 0;
 fail:
@@ -306,6 +311,11 @@ int forward_wait(struct forward *f)
 {
 	if (!f->m->ops->asynchronous)
 		run(f);
+	return f->m->ops->step_wait(f->ctx);
+}
+
+int forward_check(struct forward *f)
+{
 	return f->m->ops->step_wait(f->ctx);
 }
 

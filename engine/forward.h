@@ -46,6 +46,8 @@ struct kernels_ctx *forward_ctx(struct forward *f);
 void forward_submit(struct forward *f, const struct kernel_batch *b);
 /* The step's pages, tokens and logits are there. 0, or -EIO: see forward_failure(). */
 int forward_wait(struct forward *f);
+/* Between steps: 0 while the device can be used, else -EIO like forward_wait(). */
+int forward_check(struct forward *f);
 /* Both, for who has nothing to do meanwhile. */
 int forward_step(struct forward *f, const struct kernel_batch *b);
 /* f32 [vocab] of the i-th sampled row, until the next call or step. */

@@ -324,7 +324,8 @@ static bool translate_event(struct kv *kv, const struct kvd_event *raw, struct k
 {
 	struct kvd_lease_info info;
 
-	*out = (struct kv_event){.result = translate(raw->result)};
+	*out = (struct kv_event){.result = translate(raw->result),
+				 .import = kv->map ? devmap_why(kv->map, raw->result) : NULL};
 	if (out->result == KV_FULL) {
 		out->needed_pages = raw->full.needed_pages;
 		out->free_pages = raw->full.free_pages;
@@ -370,6 +371,8 @@ uint32_t kv_wait(struct kv *kv, uint64_t timeout_ns, struct kv_event *events, ui
 	if (kv->lost)
 		return wait_lost(kv, timeout_ns, events);
 	give_back(kv);
+	if (kv->map)
+		devmap_forget(kv->map);
 	int n = kvd_wait(kv->k, timeout_ns, raw, BITS_MIN(max, RAW_EVENTS_MAX));
 
 	if (n < 0) {

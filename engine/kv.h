@@ -50,6 +50,7 @@ struct kv_event {
 	enum kv_event_kind kind;
 	int result;
 	void *owner;	       /* of LEASE */
+	const char *import;    /* not NULL: why pages cannot be reached; until the next kv_wait() */
 	uint64_t needed_pages; /* of KV_FULL */
 	uint64_t free_pages;
 	uint64_t evictable_pages;

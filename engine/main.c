@@ -27,6 +27,7 @@
 #define EXIT_USAGE 2
 #define FIND_WAIT_NS (2 * UNITS_NS_PER_S)
 #define FIND_PAUSE_NS (50 * UNITS_NS_PER_MS)
+#define FINISH_WAIT_NS (2 * UNITS_NS_PER_S)
 
 struct program {
 	struct settings settings;
@@ -289,6 +290,7 @@ static int serve(struct program *p, const sigset_t *stop)
 	tell_ready(p);
 	sigwait(stop, &number);
 	if (atomic_load_acquire(&p->failed)) {
+		http_finish(p->http, FINISH_WAIT_NS);
 		snprintf(p->error, sizeof(p->error), "ending: the device failed");
 		return -EIO;
 	}

@@ -164,6 +164,19 @@ static void refuse_errno(struct sched *d, struct seq *s, int r, uint64_t now_ns)
 	refuse(d, s, 500, error, now_ns);
 }
 
+/* kvd's words, or those of the device that cannot reach kvd's pages. */
+static void refuse_event(struct sched *d, struct seq *s, const struct kv_event *ev, uint64_t now_ns)
+{
+	char error[256];
+
+	if (!ev->import) {
+		refuse_errno(d, s, ev->result, now_ns);
+		return;
+	}
+	snprintf(error, sizeof(error), "the KV pages cannot be reached: %s", ev->import);
+	refuse(d, s, 500, error, now_ns);
+}
+
 /* A stream that has grown beyond what kvd gives ends as one that fills its context does. */
 static void end_too_big(struct sched *d, struct seq *s, uint64_t now_ns)
 {
@@ -212,7 +225,7 @@ static void acquire_ended(struct sched *d, struct seq *s, const struct kv_event 
 		refuse(d, s, 503, "kvd is being drained and takes no new work; try again later",
 		       now_ns);
 	} else if (ev->result < 0 && ev->result != -ECANCELED) {
-		refuse_errno(d, s, ev->result, now_ns);
+		refuse_event(d, s, ev, now_ns);
 	} else {
 		d->admit_after_ns = now_ns + RETRY_NS;
 		requeue(d, s, now_ns);
@@ -231,7 +244,7 @@ static void extend_ended(struct sched *d, struct seq *s, const struct kv_event *
 	if (ev->result == KV_GONE)
 		return;
 	if (ev->result < 0)
-		refuse_errno(d, s, ev->result, now_ns);
+		refuse_event(d, s, ev, now_ns);
 	else
 		(void)give_way(d, s, now_ns);
 }

@@ -427,7 +427,8 @@ int step_finish(struct step *t, struct sched *d)
 	measure(t, d, t->from_ns, now_ns);
 	seal_all(t, d);
 	note_all(t, d, now_ns);
-	return 0;
+	/* Reading a row of logits may have failed. */
+	return forward_check(d->forward);
 }
 
 struct tell *step_words(struct step *t)

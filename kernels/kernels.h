@@ -192,7 +192,8 @@ struct kernel_ops {
 	void (*step_end)(struct kernels_ctx *ctx);
 	/*
 	 * The step is complete: pages are written, out_tokens and out_logprobs are there. 0, or
-	 * -EIO: the device failed for good, and failure() has the words.
+	 * -EIO: the device failed for good, and failure() has the words. Without a step under way
+	 * it says just that.
 	 */
 	int (*step_wait)(struct kernels_ctx *ctx);
 	const char *(*failure)(const struct kernels_ctx *ctx);

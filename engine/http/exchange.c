@@ -46,6 +46,7 @@ struct exchange *exchange_new(struct http *h, struct MHD_Connection *c)
 	x->http = h;
 	x->connection = c;
 	x->start_ns = units_now_ns();
+	(void)atomic_add_relaxed(&h->exchanges, 1);
 	choose_id(x);
 	return x;
 }
@@ -62,6 +63,7 @@ void exchange_free(struct exchange *x)
 	if (!x)
 		return;
 	free_body(x);
+	(void)__atomic_fetch_sub(&x->http->exchanges, 1, __ATOMIC_RELAXED);
 	free(x);
 }
 

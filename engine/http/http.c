@@ -18,10 +18,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define STACK_BYTES (512u << 10)
 #define CONNECTION_POOL_BYTES (32u << 10)
+#define FINISH_PAUSE_NS (2 * UNITS_NS_PER_MS)
 
 static enum MHD_Result begin(struct http *h, struct MHD_Connection *c, const char *method,
 			     const char *path, void **ctx)
@@ -165,6 +167,19 @@ void http_set_ready(struct http *h, const struct http_service *service)
 		.text_bytes_max = query_text_bytes_max(service->tokenizer, stats.context),
 	};
 	atomic_store_release(&h->ready, true); /* partner: server_ready() */
+}
+
+/* A client that does not read its answer must not hold up the end: the time is bounded. */
+void http_finish(struct http *h, uint64_t timeout_ns)
+{
+	const struct timespec pause = {.tv_nsec = FINISH_PAUSE_NS};
+	uint64_t end_ns = units_now_ns() + timeout_ns;
+	int listen_fd = MHD_quiesce_daemon(h->daemon);
+
+	while (atomic_load_relaxed(&h->exchanges) > 0 && units_now_ns() < end_ns)
+		nanosleep(&pause, NULL);
+	if (listen_fd >= 0)
+		close(listen_fd);
 }
 
 void http_stop(struct http *h)

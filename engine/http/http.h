@@ -40,6 +40,11 @@ uint16_t http_port(const struct http *h);
 /* From now on requests are served. Once, from any thread; the service is copied. */
 void http_set_ready(struct http *h, const struct http_service *service);
 /*
+ * Before http_stop(), where all requests have ended and their answers are still on their way: takes
+ * no new connection, and waits until each answer was sent, but no longer than that.
+ */
+void http_finish(struct http *h, uint64_t timeout_ns);
+/*
  * Cuts all connections, cancels their requests and waits for the server's threads: it no longer
  * calls the engine when it returns. The engine may still call sinks of cancelled requests; call
  * engine_free() next. Accepts NULL.

@@ -29,6 +29,7 @@ struct http {
 	sem_t parsers;
 	uint64_t bodies_bytes; /* atomic */
 	uint64_t answers[6];   /* atomic; by hundreds of the status */
+	uint32_t exchanges;    /* atomic: requests that are received or answered */
 };
 
 static inline bool server_ready(const struct http *h)
