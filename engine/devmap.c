@@ -128,14 +128,19 @@ static int devmap_ordinal(const struct devmap *m, const struct device_ops *ops, 
 {
 	struct device_info info;
 	char uuid[UUID_TEXT];
-	int count = ops->count(error, size);
+	int count = ops->count(error, size), refused = 0;
 
 	if (count < 0)
 		return count;
-	for (int i = 0; i < count; i++)
-		if (ops->describe((uint32_t)i, &info, error, size) == 0 &&
-		    memcmp(info.uuid, m->uuid, sizeof(m->uuid)) == 0)
+	for (int i = 0; i < count; i++) {
+		int r = ops->describe((uint32_t)i, &info, error, size);
+		if (r == 0 && memcmp(info.uuid, m->uuid, sizeof(m->uuid)) == 0)
 			return i;
+		refused = r < 0 ? r : refused;
+	}
+	/* It may be one that cannot have such memory: the words are there. */
+	if (refused < 0)
+		return refused;
 	snprintf(error, size, "%s: no GPU of this process is %s", ops->name,
 		 uuid_format(m->uuid, uuid));
 	return -ENODEV;

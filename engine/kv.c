@@ -47,6 +47,7 @@ struct kv {
 	uint64_t backoff_ns;
 	uint64_t next_try_ns;
 	uint64_t reconnects;
+	char refusal[256]; /* what a daemon that is back said last, since the loss */
 
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
@@ -238,18 +239,29 @@ static void lose(struct kv *kv)
 	kv->lost = true;
 	pthread_mutex_unlock(&kv->lock);
 	kv->backoff_ns = BACKOFF_MIN_NS;
+	kv->refusal[0] = '\0';
 	kv->next_try_ns = units_now_ns();
+}
+
+/* A daemon that is there and has other pages than we can use is a thing to be told, once. */
+static void note_refusal(struct kv *kv, int r, const char *error)
+{
+	if (r == -ENOENT || r == -ECONNREFUSED || strcmp(kv->refusal, error) == 0)
+		return;
+	snprintf(kv->refusal, sizeof(kv->refusal), "%s", error);
+	log_warn("kvd", "not back yet: %s", error);
 }
 
 static bool reconnect(struct kv *kv)
 {
 	struct private_kvd dead = kv->child;
 	struct kvd *old = kv->k, *fresh;
-	char error[256];
+	char error[sizeof(kv->refusal)];
 	uint32_t format;
+	int r = attach(kv, RECONNECT_TIMEOUT_NS, &fresh, &format, error, sizeof(error));
 
-	if (attach(kv, RECONNECT_TIMEOUT_NS, &fresh, &format, error, sizeof(error)) < 0) {
-		log_debug("kvd", "not back yet: %s", error);
+	if (r < 0) {
+		note_refusal(kv, r, error);
 		kv->next_try_ns = units_now_ns() + kv->backoff_ns;
 		kv->backoff_ns = BITS_MIN(2 * kv->backoff_ns, BACKOFF_MAX_NS);
 		return false;

@@ -98,6 +98,13 @@ def ended(program):
         raise Fault(f"{program.name} does not end") from e
 
 
+def wait_for(holds, what):
+    deadline = time.monotonic() + END_SECONDS
+    while not holds():
+        check(time.monotonic() < deadline, what)
+        time.sleep(0.01)
+
+
 def fails_at_start(system, fault, words):
     program = start(system, "start-" + fault, CUDASIM_FAIL=fault)
     try:
@@ -131,6 +138,29 @@ def imports_later(system, want):
     check(program.process.returncode == 0, "it ends cleanly")
 
 
+def without_ipc(system):
+    """What its GPU cannot is said, not that there is no such GPU."""
+    program = start(system, "without-ipc", CUDASIM_IPC="0")
+    check(ended(program) == 1, "exit status without IPC")
+    check("it has no CUDA IPC" in log_of(program), "the missing IPC is said")
+
+
+def other_memory(system, program, url, want):
+    """A daemon that comes back with pages elsewhere is told; the right one is taken again."""
+    gpu = system.kvd_options
+    for options, name in ((("--device-memory", "host"), "host"), (gpu, "back")):
+        system.programs[-1 if name == "back" else 0].stop()
+        kvd = system.start(f"kvd-{name}", "kvd/kvd", "--state-dir",
+                           os.path.join(system.runtime, "state"), *options)
+        kvd.wait_ready()
+        if name == "host":
+            wait_for(lambda: "not back yet" in log_of(program), "the other memory is told")
+    lines = [line for line in log_of(program).splitlines() if "not back yet" in line]
+    check(draw(url, SHARED) == want, "the same answer from the daemon that is right")
+    check(len(lines) == 1 and "kvd's pages lie in host memory" in lines[0], f"told once: {lines}")
+    return kvd
+
+
 def any_order(system, want):
     """A long step's attention is chosen by a trial, when nothing is kept yet."""
     for seed in range(1, 7):
@@ -141,13 +171,8 @@ def any_order(system, want):
             program.stop()
 
 
-def wait_alone(system):
-    """kvd hears of an end when its loop next turns."""
-    deadline = time.monotonic() + END_SECONDS
-    names = None
-    while names != ["other"]:
-        check(time.monotonic() < deadline, f"their sessions are gone: {names}")
-        names = [s["name"] for s in system.kvctl_json("status")["sessions"] if s["name"] != "kvctl"]
+def sessions(system):
+    return [s["name"] for s in system.kvctl_json("status")["sessions"] if s["name"] != "kvctl"]
 
 
 def run(system):
@@ -162,9 +187,11 @@ def run(system):
             fails_in_a_step(system, fault, stream)
     imports_later(system, want[0])
     any_order(system, want[0])
+    without_ipc(system)
     print(f"{len(STARTS)} starts, {2 * len(STEPS)} steps failed, each in CUDA's words")
     check((draw(url, SHARED), draw(url, OTHER)) == want, "the other engine is unhurt")
-    wait_alone(system)
+    wait_for(lambda: sessions(system) == ["other"], "their sessions are gone")
+    kvd = other_memory(system, other, url, want[0])
     print(system.kvctl("check").strip())
     for program in (other, kvd):
         program.stop()
