@@ -42,6 +42,10 @@ static void *work_main(void *arg)
 		while (list_empty(&lane->todo) && !lane->stop)
 			pthread_cond_wait(&lane->more, &w->lock);
 		struct work_job *job = work_pop(&lane->todo);
+		if (!job && lane != &w->any) {
+			lane->ended = true;
+			pthread_cond_broadcast(&w->lane_ended);
+		}
 		pthread_mutex_unlock(&w->lock);
 		if (!job)
 			return NULL;
@@ -57,6 +61,17 @@ static void work_lane_init(struct work *w, struct work_lane *lane)
 	pthread_cond_init(&lane->more, NULL);
 }
 
+/* Its timed waits are not moved by whoever sets the clock. */
+static void work_monotonic_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
 int work_init(struct work *w, uint32_t thread_count)
 {
 	int r;
@@ -64,6 +79,7 @@ int work_init(struct work *w, uint32_t thread_count)
 	*w = (struct work){.fd = -1};
 	list_init(&w->ready);
 	pthread_mutex_init(&w->lock, NULL);
+	work_monotonic_init(&w->lane_ended);
 	work_lane_init(w, &w->any);
 	w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = w->fd < 0 ? -errno : 0;
@@ -124,25 +140,35 @@ struct work_job *work_take(struct work *w)
 }
 
 /* All lanes together get WORK_STOP_MS. */
-static int work_join_lanes(struct work *w)
+static bool work_lanes_end(struct work *w)
 {
 	struct timespec end;
+	bool all = true;
 	int r = 0;
 
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	end.tv_sec += WORK_STOP_MS / 1000;
+	pthread_mutex_lock(&w->lock);
 	for (uint32_t i = 0; i < w->lane_count; i++) {
-		struct work_lane *lane = &w->lanes[i];
-		if (!lane->ended)
-			lane->ended = pthread_clockjoin_np(lane->thread, NULL, CLOCK_MONOTONIC,
-							   &end) == 0;
-		if (!lane->ended)
-			r = -ETIMEDOUT;
+		while (!w->lanes[i].ended && r == 0)
+			r = pthread_cond_timedwait(&w->lane_ended, &w->lock, &end);
+		all = all && w->lanes[i].ended;
 	}
-	if (r == 0)
-		for (; w->lane_count; w->lane_count--)
-			pthread_cond_destroy(&w->lanes[w->lane_count - 1].more);
-	return r;
+	pthread_mutex_unlock(&w->lock);
+	return all;
+}
+
+static int work_join_lanes(struct work *w)
+{
+	if (!work_lanes_end(w))
+		return -ETIMEDOUT;
+	for (; w->lane_count; w->lane_count--) {
+		struct work_lane *lane = &w->lanes[w->lane_count - 1];
+
+		pthread_join(lane->thread, NULL);
+		pthread_cond_destroy(&lane->more);
+	}
+	return 0;
 }
 
 static void work_stop_lane(struct work_lane *lane)
@@ -173,6 +199,7 @@ void work_fini(struct work *w)
 	if (w->fd >= 0)
 		close(w->fd);
 	w->fd = -1;
+	pthread_cond_destroy(&w->lane_ended);
 	pthread_cond_destroy(&w->any.more);
 	pthread_mutex_destroy(&w->lock);
 }

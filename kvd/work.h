@@ -30,15 +30,16 @@ struct work_lane {
 	struct list_link todo;
 	pthread_cond_t more;
 	bool stop;
+	bool ended;	  /* its thread has left the loop, or has none */
 	pthread_t thread; /* of a lane */
-	bool ended;	  /* and it was joined */
 };
 
 struct work {
-	pthread_mutex_t lock; /* guards the lists and each `stop` */
+	pthread_mutex_t lock; /* guards the lists, each `stop` and `ended` */
 	struct work_lane any; /* of all the threads below */
 	struct work_lane lanes[WORK_LANES_MAX];
 	uint32_t lane_count;
+	pthread_cond_t lane_ended;
 	struct list_link ready;
 	int fd; /* eventfd: readable when `ready` is not empty */
 	uint32_t thread_count;
