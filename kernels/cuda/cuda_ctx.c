@@ -153,9 +153,16 @@ static int make_device(struct kernels_ctx *ctx)
 {
 	struct parts p = parts_of(&ctx->limits);
 	cudaError_t e = cudaMalloc((void **)&ctx->device, device_bytes(&p));
+	char why[160];
 
+	if (e == cudaErrorMemoryAllocation) {
+		(void)cudaGetLastError();
+		cuda_memory_no_room(device_bytes(&p), why, sizeof(why));
+		fail(ctx, "memory for a step", why);
+		return -ENOMEM;
+	}
 	if (!cuda_ctx_check(ctx, e, "memory for a step"))
-		return e == cudaErrorMemoryAllocation ? -ENOMEM : -EIO;
+		return -EIO;
 	ctx->block = ctx->device;
 	ctx->drawn = (uint32_t *)(ctx->block + p.block);
 	ctx->scratch = (float *)((uint8_t *)ctx->drawn + p.drawn);

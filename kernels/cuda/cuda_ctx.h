@@ -156,6 +156,8 @@ void *cuda_memory_new(const struct kernel_ops *ops, size_t bytes);
 void cuda_memory_free(const struct kernel_ops *ops, void *memory, size_t bytes);
 int cuda_memory_write(const struct kernel_ops *ops, void *dst, const void *src, size_t bytes);
 uint64_t cuda_memory_room(const struct kernel_ops *ops);
+/* In words, for the current device: what was asked for in vain, what is free, what would fit. */
+void cuda_memory_no_room(size_t asked, char *out, size_t size);
 size_t cuda_memory_weight_bytes(enum kernel_weight_kind kind, uint32_t n, uint32_t k);
 uint32_t cuda_memory_weight_ld(uint32_t k);
 void cuda_memory_weight_pack(const struct kernel_weight *w, uint32_t row0, uint32_t rows,

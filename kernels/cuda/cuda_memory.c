@@ -7,12 +7,14 @@
  */
 #include "base/bits.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "kernels/cuda/cuda_ctx.h"
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #define CUDA_MEMORY_LD_STEP 8u
+#define CUDA_MEMORY_ROOM_STEP (2 * UNITS_MIB)
 #define CUDA_MEMORY_PIECE                                                                          \
 	16384u /* elements of a row that are rounded, and then copied, at once                     \
 		*/
@@ -36,11 +38,47 @@ static bool ok(cudaError_t e)
 	return e == cudaSuccess;
 }
 
-void *cuda_memory_new(const struct kernel_ops *ops, size_t bytes)
+static bool fits(size_t bytes)
 {
 	void *memory;
 
-	if (!ok(cudaSetDevice(cuda_table_ordinal(ops))) || !ok(cudaMalloc(&memory, bytes)))
+	if (!quiet(cudaMalloc(&memory, bytes)))
+		return false;
+	return quiet(cudaFree(memory));
+}
+
+void cuda_memory_no_room(size_t asked, char *out, size_t size)
+{
+	size_t room = 0, total = 0, low = 0, high = asked / CUDA_MEMORY_ROOM_STEP + 1;
+	char texts[3][32];
+
+	(void)quiet(cudaMemGetInfo(&room, &total));
+	while (low + 1 < high) {
+		size_t mid = low + (high - low) / 2;
+
+		*(fits(mid * CUDA_MEMORY_ROOM_STEP) ? &low : &high) = mid;
+	}
+	snprintf(out, size, "%s asked, %s free, the largest that fits is %s",
+		 units_format_bytes(asked, texts[0], sizeof(texts[0])),
+		 units_format_bytes(room, texts[1], sizeof(texts[1])),
+		 units_format_bytes(low * CUDA_MEMORY_ROOM_STEP, texts[2], sizeof(texts[2])));
+}
+
+void *cuda_memory_new(const struct kernel_ops *ops, size_t bytes)
+{
+	void *memory;
+	char why[160];
+
+	if (!ok(cudaSetDevice(cuda_table_ordinal(ops))))
+		return NULL;
+	cudaError_t e = cudaMalloc(&memory, bytes);
+	if (e == cudaErrorMemoryAllocation) {
+		(void)quiet(e);
+		cuda_memory_no_room(bytes, why, sizeof(why));
+		log_error("cuda", "%s: %s", ops->name, why);
+		return NULL;
+	}
+	if (!ok(e))
 		return NULL;
 	if (ok(cudaMemset(memory, 0, bytes)) && ok(cudaStreamSynchronize(cudaStreamLegacy)))
 		return memory;

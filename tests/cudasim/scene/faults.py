@@ -25,9 +25,9 @@ SHARED = "a prompt that both have, and that is some pages long"
 OTHER = "a prompt that both have, and that goes on otherwise"  # its tail is copied
 END_SECONDS = 20
 
+NO_ROOM = " free, the largest that fits is "
 # Of these the engine does not get ready, and its log has the words.
-STARTS = {"malloc:1=2": "cudaErrorMemoryAllocation", "malloc:2=2": "cudaErrorMemoryAllocation",
-          "malloc:3=2": "cudaErrorMemoryAllocation", "meminfo:1=999": "cudaErrorUnknown",
+STARTS = {"malloc:1=2": NO_ROOM, "malloc:2=2": NO_ROOM, "malloc:3=2": NO_ROOM, "meminfo:1=999": "cudaErrorUnknown",
           "copy:1=719": "cudaErrorLaunchFailure", "copy:9=719": "cudaErrorLaunchFailure",
           "register:1=2": "cudaErrorMemoryAllocation", "stream:1=2": "cudaErrorMemoryAllocation",
           "capture:1=900": "cudaErrorStreamCaptureUnsupported",
