@@ -479,7 +479,10 @@ static void devmem_free_slabs(struct devmem *d, uint32_t device)
 {
 	for (uint32_t i = 0; i < DEVMEM_SLABS_MAX; i++) {
 		struct devmem_slab *s = d->slabs[i];
-		if (s->memory.bytes && s->order.device == device && s->importers.count == 0)
+		/* Other devices' slabs are just being freed by their lanes. */
+		if (s->order.device != device)
+			continue;
+		if (s->memory.bytes && s->importers.count == 0)
 			d->ops->slab_free(d->devices[device].dev, &s->memory);
 	}
 }
