@@ -75,12 +75,13 @@ static int register_format(struct kv *kv, struct kvd *k, uint32_t device, uint32
 }
 
 static int open_handle(const struct engine_config *c, const struct devmap *map, int socket_fd,
-		       uint64_t timeout_ns, struct kvd **out)
+		       uint64_t timeout_ns, uint32_t flags, struct kvd **out)
 {
 	struct kvd_options options = {.socket_path = c->kvd_socket,
 				      .socket_fd = socket_fd,
 				      .name = c->name,
 				      .timeout_ns = timeout_ns,
+				      .hello_flags = flags,
 				      .map_ops = map ? devmap_ops(map) : NULL};
 
 	/* A child has one namespace, and us as its only client. */
@@ -122,7 +123,7 @@ static int attach(struct kv *kv, uint64_t timeout_ns, struct kvd **out, uint32_t
 		r = private_kvd_start(&child, kv->config.engine, &fd, error, size);
 	if (r < 0)
 		return r;
-	r = open_handle(kv->config.engine, kv->map, fd, timeout_ns, &k);
+	r = open_handle(kv->config.engine, kv->map, fd, timeout_ns, 0, &k);
 	if (r == 0)
 		device = choose_device(kv, k, error, size);
 	if (r == 0 && device >= 0)
@@ -153,7 +154,7 @@ int kv_find(const struct engine_config *config, char *error, size_t size)
 
 	if (may_go_alone(config))
 		return 0;
-	int r = open_handle(config, NULL, 0, 0, &k);
+	int r = open_handle(config, NULL, 0, 0, 0, &k);
 
 	if (r < 0)
 		snprintf(error, size, "kvd: %s", kvd_last_error());
@@ -252,10 +253,27 @@ static void note_refusal(struct kv *kv, int r, const char *error)
 	log_warn("kvd", "not back yet: %s", error);
 }
 
+/*
+ * The daemon that ended our session still lives: it keeps the pages that we were writing, and each
+ * slab that we mapped, until we die or say that this is over. In a session of its own, because the
+ * word is given in a HELLO, and the new session had to be there before the old maps could go.
+ */
+static void say_quiet(struct kv *kv)
+{
+	struct kvd *k;
+
+	if (open_handle(kv->config.engine, kv->map, 0, RECONNECT_TIMEOUT_NS, KVD_HELLO_QUIESCED,
+			&k) < 0)
+		log_warn("kvd", "pages of the last session stay out of use: %s", kvd_last_error());
+	else
+		kvd_close(k);
+}
+
 static bool reconnect(struct kv *kv)
 {
 	struct private_kvd dead = kv->child;
 	struct kvd *old = kv->k, *fresh;
+	struct kvd_info before, now;
 	char error[sizeof(kv->refusal)];
 	uint32_t format;
 	int r = attach(kv, RECONNECT_TIMEOUT_NS, &fresh, &format, error, sizeof(error));
@@ -272,7 +290,11 @@ static bool reconnect(struct kv *kv)
 	pthread_mutex_unlock(&kv->lock);
 	kv->format = format;
 	kv->reconnects++;
+	kvd_info(old, &before);
+	kvd_info(fresh, &now);
 	kvd_close(old);
+	if (before.nonce == now.nonce)
+		say_quiet(kv);
 	private_kvd_stop(&dead, 0);
 	log_info("kvd", "a daemon is back; requests take their leases anew");
 	return true;

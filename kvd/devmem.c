@@ -460,6 +460,17 @@ void devmem_session_end(struct devmem *d, uint32_t session, bool clean)
 	}
 }
 
+void devmem_process_quiet(struct devmem *d, uint64_t process)
+{
+	for (uint32_t i = 0; i < DEVMEM_SLABS_MAX; i++) {
+		struct devmem_slab *s = d->slabs[i];
+		if (s->importers.count == 0)
+			continue;
+		importers_drop_orphan(&s->importers, process);
+		devmem_settle(d, s);
+	}
+}
+
 void devmem_process_end(struct devmem *d, uint64_t process)
 {
 	for (uint32_t i = 0; i < DEVMEM_SLABS_MAX; i++) {

@@ -77,6 +77,8 @@ int devmem_imported(struct devmem *d, uint32_t slab, uint32_t session, uint64_t 
 void devmem_unmapped(struct devmem *d, uint32_t slab, uint32_t session);
 /* clean: it had unmapped everything. */
 void devmem_session_end(struct devmem *d, uint32_t session, bool clean);
+/* What broken sessions of this living process had mapped is unmapped: its HELLO says so. */
+void devmem_process_quiet(struct devmem *d, uint64_t process);
 /* The process is dead, and its device has let go of it. */
 void devmem_process_end(struct devmem *d, uint64_t process);
 

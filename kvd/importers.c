@@ -61,6 +61,13 @@ void importers_orphan_session(struct importers *s, uint32_t session)
 	}
 }
 
+void importers_drop_orphan(struct importers *s, uint64_t process)
+{
+	for (uint32_t i = s->count; i-- > 0;)
+		if (s->list[i].session == IMPORTERS_ORPHAN && s->list[i].process == process)
+			s->list[i] = s->list[--s->count];
+}
+
 void importers_drop_process(struct importers *s, uint64_t process)
 {
 	for (uint32_t i = s->count; i-- > 0;)

@@ -206,6 +206,9 @@ static int welcome_open(struct peer *p, const struct kvd_hello *hello, uint32_t 
 		p->process = NULL;
 		return session;
 	}
+	/* The core took its word, and so do the maps. */
+	if (args.quiesced)
+		devmem_process_quiet(&s->devmem, args.process);
 	p->session = session;
 	s->by_session[session] = p;
 	s->session_count += !p->admin;

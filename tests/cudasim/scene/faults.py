@@ -9,9 +9,11 @@ import contextlib
 import http.client
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from urllib.parse import urlsplit
 
@@ -199,6 +201,30 @@ def run(system):
         check("misuse" not in log_of(program), f"{program.name} used CUDA as it wants to be used")
 
 
+def stopped_and_back(system):
+    """Who slept while its slab was wanted loses its session, and gives the slab up when it wakes."""
+    kvd = system.start("kvd-small", "kvd/kvd", "--state-dir", os.path.join(system.runtime, "state"),
+                       "--device-memory", "cuda-ipc", "--devices", "0", "--pool-bytes", "2MiB",
+                       "--session-share", "100")
+    kvd.wait_ready()
+    sleeper, wanter = start(system, "sleeper"), start(system, "wanter", "--page-tokens", "64")
+    urls = sleeper.wait_ready(), wanter.wait_ready()
+    want = draw(urls[0], SHARED)
+    answers = []
+    sleeper.process.send_signal(signal.SIGSTOP)
+    asking = threading.Thread(target=lambda: answers.append(ask(urls[1], SHARED)))
+    asking.start()
+    wait_for(lambda: "kept a slab mapped" in log_of(kvd), "the sleeper's session ends")
+    sleeper.process.send_signal(signal.SIGCONT)
+    asking.join()
+    check(answers[0][0] == 200, f"the other has the memory now: {answers}")
+    check(draw(urls[0], SHARED) == want, "and the sleeper again")
+    for program in (sleeper, wanter, kvd):
+        program.stop()
+        check(program.process.returncode == 0, f"{program.name} ended cleanly")
+        check("misuse" not in log_of(program), f"{program.name} used CUDA as it wants to be used")
+
+
 def main():
     build, logs, tiny_model = sys.argv[1:]
     os.makedirs(logs, exist_ok=True)
@@ -211,6 +237,7 @@ def main():
                         ENGINE)
         try:
             run(system)
+            stopped_and_back(system)
         except (StartError, Fault) as e:
             print(f"FAILED: {e}; the logs: {logs}")
             print(f"--- {system.programs[-1].name}\n{system.programs[-1].tail()}")

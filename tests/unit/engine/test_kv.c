@@ -18,6 +18,7 @@
 
 struct kvd {
 	int fd;
+	uint64_t nonce;
 };
 
 struct kvd_lease {
@@ -30,6 +31,9 @@ static struct {
 	int open_count;
 	int opens, closes, wakes;
 	bool private_open;
+	bool same_daemon; /* answers every open; else each is another's */
+	uint32_t hello_flags;
+	int closes_before_open;
 	const char *last_space;
 	int format_result;
 	struct kvd_event events[8];
@@ -55,12 +59,15 @@ int kvd_open(const struct kvd_options *o, struct kvd **out)
 	lib.opens++;
 	lib.private_open = o->socket_fd > 0;
 	lib.last_space = o->space;
+	lib.hello_flags = o->hello_flags;
+	lib.closes_before_open = lib.closes;
 	lib.map_ops = o->map_ops;
 	/* A private child is there at once. */
 	if (!lib.private_open && lib.open_result[i] < 0)
 		return lib.open_result[i];
 	*out = calloc(1, sizeof(**out));
 	(*out)->fd = o->socket_fd;
+	(*out)->nonce = lib.same_daemon ? 1 : (uint64_t)lib.opens + 1;
 	return 0;
 }
 
@@ -95,6 +102,7 @@ uint32_t kvd_devices(const struct kvd *k, struct kvd_device *out, uint32_t max)
 void kvd_info(struct kvd *k, struct kvd_info *out)
 {
 	*out = lib.info;
+	out->nonce = k->nonce;
 }
 
 int kvd_wait(struct kvd *k, uint64_t timeout_ns, struct kvd_event *events, uint32_t max)
@@ -436,6 +444,27 @@ static void comes_back_after_a_death(void **state)
 	kv_close(kv);
 }
 
+/* The old maps are gone when the daemon that ended the session is told that they are. */
+static void tells_the_same_daemon_that_it_is_quiet(void **state)
+{
+	struct kv_event ev[2];
+	struct kv *kv;
+
+	lib.same_daemon = true;
+	assert_int_equal(open_kv(&kv), 0);
+	assert_int_equal(lib.hello_flags, 0);
+	lose(kv);
+	lib.opens = 0;
+	while (kv_wait(kv, UNITS_NS_PER_S, ev, 2) == 0)
+		;
+	assert_int_equal(ev[0].kind, KV_EV_BACK);
+	assert_int_equal(lib.opens, 2);
+	assert_int_equal(lib.hello_flags, KVD_HELLO_QUIESCED);
+	assert_int_equal(lib.closes_before_open, 1);
+	assert_int_equal(lib.closes, 2);
+	kv_close(kv);
+}
+
 static void private_child_is_started_again(void **state)
 {
 	struct kv_event ev[2];
@@ -603,6 +632,7 @@ TEST_MAIN(kv, TEST(auto_takes_the_daemon), TEST(auto_goes_alone_where_there_is_n
 	  TEST(a_refusal_is_an_error), TEST(require_and_a_given_socket_do_not_go_alone),
 	  TEST(a_missing_daemon_is_found_before_the_model), TEST(private_program_that_is_missing),
 	  TEST(refused_format_closes_the_connection), TEST(comes_back_after_a_death),
-	  TEST(private_child_is_started_again), TEST(wake_ends_the_sleep_of_a_lost_one),
-	  TEST(results_are_translated), TEST(cold_run_and_limits), TEST(gives_back_what_kvd_wants),
+	  TEST(tells_the_same_daemon_that_it_is_quiet), TEST(private_child_is_started_again),
+	  TEST(wake_ends_the_sleep_of_a_lost_one), TEST(results_are_translated),
+	  TEST(cold_run_and_limits), TEST(gives_back_what_kvd_wants),
 	  TEST(pages_lie_where_the_model_computes), TEST(pages_elsewhere_are_an_error_with_advice))

@@ -44,5 +44,21 @@ static void test_broken_sessions_of_one_process(void **state)
 	assert_int_equal(s.count, 0);
 }
 
+/* Its word is about sessions that have ended. */
+static void test_a_process_that_says_it_is_quiet(void **state)
+{
+	assert_int_equal(importers_add(&s, 3, 77), 0);
+	importers_orphan_session(&s, 3);
+	assert_int_equal(importers_add(&s, 3, 77), 0);
+	assert_int_equal(importers_add(&s, 4, 78), 0);
+	importers_orphan_session(&s, 4);
+	assert_int_equal(s.count, 3);
+	importers_drop_orphan(&s, 77);
+	assert_int_equal(s.count, 2);
+	importers_drop_session(&s, 3);
+	assert_int_equal(s.count, 1);
+}
+
 #define TEST(f) cmocka_unit_test_teardown(f, teardown)
-TEST_MAIN(importers, TEST(test_sessions_come_and_go), TEST(test_broken_sessions_of_one_process))
+TEST_MAIN(importers, TEST(test_sessions_come_and_go), TEST(test_broken_sessions_of_one_process),
+	  TEST(test_a_process_that_says_it_is_quiet))
