@@ -627,9 +627,12 @@ static void test_programs_link_no_cuda(void **state)
 		snprintf(command, sizeof(command), "ldd '%s'", getenv(programs[i]));
 		FILE *f = popen(command, "r");
 		assert_non_null(f);
-		for (; fgets(line, sizeof(line), f); lines++)
+		for (; fgets(line, sizeof(line), f); lines++) {
+			/* Its name: where it was found may be called anything. */
+			line[strcspn(line, "=(")] = '\0';
 			if (strcasestr(line, "cuda") || strcasestr(line, "nvidia"))
 				fail_msg("%s: %s", programs[i], line);
+		}
 		assert_int_equal(pclose(f), 0);
 		assert_true(lines > 1);
 	}
