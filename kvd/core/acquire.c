@@ -13,6 +13,7 @@
 #include "kvd/core/block.h"
 #include "kvd/core/call.h"
 #include "kvd/core/copy.h"
+#include "kvd/core/evict.h"
 #include "kvd/core/follow.h"
 #include "kvd/core/grant.h"
 #include "kvd/core/lease.h"
@@ -131,6 +132,9 @@ static int admitted(struct core *core, struct call *call, uint32_t lease,
 	struct lease *l = &core->leases[lease];
 	struct kvd_handle tail[KVD_PARTS_MAX];
 
+	evict_used(core, node_at_depth(core, l->last, l->ready));
+	if (tail_tokens > 0)
+		evict_used_tail(core, l->tail);
 	admit_promise(core, lease, l->blocks - l->build_from);
 	for (uint32_t b = l->build_from; b < l->blocks; b++)
 		block_take(core, lease, b);

@@ -10,6 +10,8 @@
 
 #include "kvd/core/check_tree.h"
 #include "kvd/core/check_users.h"
+#include "kvd/core/evict.h"
+#include "kvd/core/pool.h"
 #include "kvd/core/space.h"
 
 #include <errno.h>
@@ -206,20 +208,37 @@ static uint64_t promised_on(const struct core *core, uint32_t space, uint32_t ge
 	return promised;
 }
 
-/* The eviction order: children before parents, so that its head is a leaf. */
-static void check_order(struct check *c, const struct shelf *shelf)
+/* One order of the shelf holds what the policy would put there. Adds its length. */
+static void check_order(struct check *c, const struct shelf *shelf, uint32_t order,
+			uint64_t *listed)
 {
 	const struct core *core = c->core;
+	const struct page_list *list = &shelf->order[order];
 	uint32_t count = 0;
+	bool fits = true;
 
-	for (uint32_t p = shelf->lru.head; p != CORE_NONE && count <= core->cfg.pages_max;
+	for (uint32_t p = list->head; p != CORE_NONE && count <= core->cfg.pages_max;
 	     p = core->pages[p].next, count++)
-		CHECK(c, core->pages[p].list == PAGE_EVICTABLE, "page %u in an eviction order", p);
-	CHECK(c, count == shelf->lru.count, "eviction order of %u pages, counted %u",
-	      shelf->lru.count, count);
-	CHECK(c,
-	      shelf->lru.head == CORE_NONE ||
-		      core->nodes[core->pages[shelf->lru.head].node].first_child == CORE_NONE,
+		fits &= core->pages[p].list == PAGE_EVICTABLE &&
+			evict_order(core, pool_shelf(core, p), p) == list;
+	CHECK(c, fits && count == list->count,
+	      "eviction order %u of %u pages, counted %u; all its own: %d", order, list->count,
+	      count, fits);
+	*listed += count;
+}
+
+/* All that may be evicted stands in an order, and what goes first is a leaf. */
+static void check_orders(struct check *c, const struct shelf *shelf, uint64_t evictable)
+{
+	uint64_t listed = 0;
+
+	for (uint32_t order = 0; order < CORE_ORDERS && !c->failed; order++)
+		check_order(c, shelf, order, &listed);
+	if (c->failed)
+		return;
+	CHECK(c, listed == evictable, "eviction orders of %llu pages, of %llu",
+	      (unsigned long long)listed, (unsigned long long)evictable);
+	CHECK(c, c->core->policy->leaf_first(c->core, shelf),
 	      "the first to be evicted is not a leaf");
 }
 
@@ -230,6 +249,7 @@ static void check_shelf(struct check *c, uint32_t space, uint32_t geometry)
 	uint64_t free_count = 0;
 	uint64_t evictable = 0;
 	uint64_t making = 0;
+	uint64_t in_orders = 0;
 	uint32_t live = 0;
 	uint32_t listed = 0;
 
@@ -238,6 +258,8 @@ static void check_shelf(struct check *c, uint32_t space, uint32_t geometry)
 		if (s->state == SLAB_NONE || s->space != space || s->geometry != geometry)
 			continue;
 		making += s->state == SLAB_MAKING ? s->page_count : 0;
+		if (has_pages(s))
+			in_orders += s->page_count - s->free_count - s->busy_count;
 		if (s->state != SLAB_LIVE)
 			continue;
 		live++;
@@ -257,7 +279,7 @@ static void check_shelf(struct check *c, uint32_t space, uint32_t geometry)
 	      "shelf %u/%u: promised %u, counted %llu, free %llu, evictable %llu", space, geometry,
 	      shelf->promised, (unsigned long long)promised, (unsigned long long)free_count,
 	      (unsigned long long)evictable);
-	check_order(c, shelf);
+	check_orders(c, shelf, in_orders);
 }
 
 static void check_shelves(struct check *c)

@@ -31,6 +31,8 @@ static void check_links(struct check *c, uint32_t i)
 	      n->prev_sibling == CORE_NONE ? p->first_child == i
 					   : core->nodes[n->prev_sibling].next_sibling == i,
 	      "node %u is not linked to its siblings", i);
+	CHECK(c, n->state != NODE_SEALED || p->state == NODE_ROOT || n->uses <= p->uses,
+	      "node %u counts %u uses, its parent %u", i, n->uses, p->uses);
 	CHECK(c, n->state != NODE_BUILDING || n->pins > 0, "node %u: nobody builds it", i);
 	CHECK(c, !(n->flags & NODE_PARTIAL) || n->first_child == CORE_NONE,
 	      "node %u is partial and has children", i);

@@ -101,7 +101,7 @@ struct array {
 	uint64_t size;
 };
 
-#define CORE_ARRAYS 23
+#define CORE_ARRAYS 24
 
 static void fill_arrays(const struct core *core, struct array out[CORE_ARRAYS])
 {
@@ -131,6 +131,7 @@ static void fill_arrays(const struct core *core, struct array out[CORE_ARRAYS])
 		{offsetof(struct core, index), (uint64_t)core->index_mask + 1,
 		 sizeof(struct index_slot)},
 		{offsetof(struct core, ghosts), (uint64_t)core->ghost_mask + 1, 8},
+		{offsetof(struct core, ghost_uses), (uint64_t)core->ghost_mask + 1, 4},
 		{offsetof(struct core, arena), (uint64_t)core->chunk_count * ARENA_CHUNK_WORDS, 4},
 		{offsetof(struct core, chunks), core->chunk_count, sizeof(struct arena_chunk)},
 		{offsetof(struct core, in), core->in_max, 1},

@@ -45,7 +45,7 @@ struct core_config {
 	uint32_t session_share_permille; /* open + pinned of one session; 0: 500 */
 	uint32_t magazine_permille;	 /* open untagged pages of one group; 0: 20 */
 	uint64_t retire_grace_ns;	 /* how long SLAB_GONE is waited for; 0: 5 s */
-	const char *policy;		 /* "lru"; NULL: "lru" */
+	const char *policy;		 /* "lru", "s3fifo", "cost"; NULL: "lru" */
 };
 
 /* What the shell must do; each ends with core_complete(). */

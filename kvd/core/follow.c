@@ -221,7 +221,7 @@ void follow_give_up(struct core *core, uint32_t lease, uint32_t depth)
 		l->last = n->parent;
 		node_unpin(core, node, l->session);
 		if (n->pins == 0) {
-			index_ghost_add(core, n->hash, l->group != CORE_NONE);
+			index_ghost_add(core, n->hash, l->group != CORE_NONE, 0);
 			node_drop(core, node);
 			continue;
 		}

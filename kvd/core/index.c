@@ -172,21 +172,37 @@ void index_remove(struct core *core, uint32_t node)
 }
 
 /* A ghost is the hash's high word with its lowest bit used for the cause. */
-static uint64_t *ghost_of(const struct core *core, const uint64_t hash[2])
+static uint64_t ghost_slot(const struct core *core, const uint64_t hash[2])
 {
-	return &core->ghosts[(hash[0] >> 32 ^ hash[0]) & core->ghost_mask];
+	return (hash[0] >> 32 ^ hash[0]) & core->ghost_mask;
 }
 
-void index_ghost_add(struct core *core, const uint64_t hash[2], bool quarantined)
+static bool ghost_is(uint64_t ghost, const uint64_t hash[2])
 {
-	*ghost_of(core, hash) = (hash[1] & ~1ull) | quarantined;
+	return ghost != 0 && (ghost & ~1ull) == (hash[1] & ~1ull);
+}
+
+void index_ghost_add(struct core *core, const uint64_t hash[2], bool quarantined, uint32_t uses)
+{
+	uint64_t slot = ghost_slot(core, hash);
+
+	core->ghosts[slot] = (hash[1] & ~1ull) | quarantined;
+	core->ghost_uses[slot] = uses;
 }
 
 uint32_t index_ghost_find(const struct core *core, const uint64_t hash[2])
 {
-	uint64_t ghost = *ghost_of(core, hash);
+	uint64_t ghost = core->ghosts[ghost_slot(core, hash)];
 
-	if (ghost == 0 || (ghost & ~1ull) != (hash[1] & ~1ull))
+	if (!ghost_is(ghost, hash))
 		return 0;
 	return ghost & 1 ? KVD_WHY_QUARANTINED : KVD_WHY_EVICTED;
+}
+
+bool index_ghost_uses(const struct core *core, const uint64_t hash[2], uint32_t *out)
+{
+	uint64_t slot = ghost_slot(core, hash);
+
+	*out = core->ghost_uses[slot];
+	return ghost_is(core->ghosts[slot], hash);
 }

@@ -52,9 +52,14 @@ void index_prefetch(const struct core *core, const uint64_t hash[2]);
 void index_insert(struct core *core, uint32_t node);
 void index_remove(struct core *core, uint32_t node);
 
-/* Remembers for WHY that a hash left the index, and whether its pages went to quarantine. */
-void index_ghost_add(struct core *core, const uint64_t hash[2], bool quarantined);
+/*
+ * Remembers for WHY that a hash left the index, and whether its pages went to quarantine; and a
+ * word about it for the eviction policy.
+ */
+void index_ghost_add(struct core *core, const uint64_t hash[2], bool quarantined, uint32_t uses);
 /* 0: not known; else the cause, KVD_WHY_EVICTED or KVD_WHY_QUARANTINED. */
 uint32_t index_ghost_find(const struct core *core, const uint64_t hash[2]);
+/* The policy's word. False: the hash is not remembered. */
+bool index_ghost_uses(const struct core *core, const uint64_t hash[2], uint32_t *out);
 
 #endif

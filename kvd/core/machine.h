@@ -25,6 +25,7 @@
 #define CORE_SECRET_BYTES 192u
 #define CORE_DESCRIPTION_BYTES 128u
 #define CORE_TAIL_CHILDREN 8u
+#define CORE_ORDERS 16u		      /* of a shelf, at most; a policy uses some */
 #define CORE_WAITERS_PER_SESSION 128u /* for each one, so that nobody can take those of others */
 
 /* Where a page record is linked; its state says less than that. */
@@ -36,7 +37,7 @@ enum page_list_id {
 	PAGE_KEPT,	 /* the sealed private pages of a lease */
 	PAGE_MAGAZINE,	 /* the open pages of a group */
 	PAGE_QUARANTINE, /* those that a broken process may still write */
-	PAGE_EVICTABLE,	 /* the eviction order of its shelf */
+	PAGE_EVICTABLE,	 /* one of the eviction orders of its shelf */
 };
 
 struct page_list {
@@ -84,7 +85,7 @@ struct node {
 	uint8_t state; /* enum node_state */
 	uint8_t flags;
 	uint8_t extra_count;
-	uint8_t reserved;
+	uint8_t uses;	      /* evict.c: how often it was found, never more than its parent */
 	uint32_t first_child; /* newest first */
 	uint32_t child_count;
 	uint32_t next_sibling;
@@ -93,6 +94,7 @@ struct node {
 	uint32_t waiters; /* leases whose first unsealed node this is and who do not build it */
 	uint32_t anchors; /* PINs of this node and of those below */
 	uint32_t hits;
+	uint32_t used_at; /* core.sealed when its last path ended */
 	uint64_t last_used_ns;
 };
 
@@ -139,7 +141,8 @@ struct shelf {
 	uint32_t evictable; /* sealed pages of live slabs that no path runs through */
 	uint32_t promised;  /* to leases that did not take them yet */
 	uint32_t making;    /* pages of slabs that are being made */
-	struct page_list lru;
+	struct page_list order[CORE_ORDERS]; /* evict.c: the evictable ones */
+	uint64_t reuse_sum;		     /* evict.c: the age at which pages are used again */
 };
 
 struct geometry {
@@ -397,7 +400,8 @@ struct core {
 	uint32_t node_count;
 	struct index_slot *index;
 	uint32_t index_mask;
-	uint64_t *ghosts; /* hashes of what left the index, for WHY */
+	uint64_t *ghosts;     /* hashes of what left the index, for WHY */
+	uint32_t *ghost_uses; /* evict.c: what it knew of each of them */
 	uint32_t ghost_mask;
 	uint32_t *arena;
 	struct arena_chunk *chunks;
@@ -405,6 +409,7 @@ struct core {
 	uint32_t chunk_free;
 	uint32_t chunk_partial[4]; /* by size class */
 	uint64_t arena_tokens;
+	uint32_t sealed; /* blocks, ever: the clock of the policy; it may wrap */
 	const struct evict_policy *policy;
 
 	uint8_t *in; /* payload of the request at hand */

@@ -202,6 +202,7 @@ void node_unpin(struct core *core, uint32_t node, uint32_t session)
 	ASSERT(n->pins > 0);
 	drop_charge(core, n, session);
 	n->last_used_ns = core->now_ns;
+	n->used_at = core->sealed;
 	if (--n->pins == 0 && n->state == NODE_SEALED)
 		copy_make_evictable(core, n);
 }
@@ -220,6 +221,7 @@ void node_publish(struct core *core, uint32_t node, const uint32_t *pages, enum 
 	n->state = NODE_SEALED;
 	n->builder = CORE_NONE;
 	charge(core, n, 1);
+	evict_made(core, n);
 	if (n->pins == 0)
 		copy_make_evictable(core, n);
 }
@@ -230,7 +232,7 @@ void node_evict(struct core *core, uint32_t node)
 
 	ASSERT(n->state == NODE_SEALED && n->first_child == CORE_NONE);
 	if (!(n->flags & NODE_PARTIAL))
-		index_ghost_add(core, n->hash, false);
+		index_ghost_add(core, n->hash, false, evict_word(core, n));
 	uint32_t parts = core->formats[n->format].part_count;
 	space_of(core, n)->evicted_pages += parts;
 	core->counters[KVD_C_EVICTED_PAGES] += parts;

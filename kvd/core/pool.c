@@ -9,6 +9,7 @@
  */
 #include "kvd/core/pool.h"
 
+#include "kvd/core/evict.h"
 #include "kvd/core/mutant.h"
 
 void pool_list_init(struct page_list *list)
@@ -186,7 +187,7 @@ void pool_make_evictable(struct core *core, uint32_t page)
 	struct slab *s = &core->slabs[core->pages[page].slab];
 	struct shelf *shelf = machine_shelf(core, s->space, s->geometry);
 
-	pool_list_append(core, &shelf->lru, page, PAGE_EVICTABLE);
+	pool_list_append(core, evict_order(core, shelf, page), page, PAGE_EVICTABLE);
 	s->busy_count--;
 	s->last_used_ns = core->now_ns;
 	if (s->state == SLAB_LIVE)
@@ -199,7 +200,7 @@ void pool_make_busy(struct core *core, uint32_t page)
 	struct slab *s = &core->slabs[core->pages[page].slab];
 	struct shelf *shelf = machine_shelf(core, s->space, s->geometry);
 
-	pool_list_remove(core, &shelf->lru, page);
+	pool_list_remove(core, evict_order(core, shelf, page), page);
 	s->busy_count++;
 	if (s->state == SLAB_LIVE)
 		shelf->evictable--;

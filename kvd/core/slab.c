@@ -30,7 +30,8 @@ void slab_init(struct core *core)
 	}
 	for (size_t i = 0; i < (size_t)core->cfg.spaces_max * core->cfg.geometries_max; i++) {
 		core->shelves[i].slabs = core->shelves[i].current = CORE_NONE;
-		pool_list_init(&core->shelves[i].lru);
+		for (uint32_t order = 0; order < CORE_ORDERS; order++)
+			pool_list_init(&core->shelves[i].order[order]);
 	}
 }
 

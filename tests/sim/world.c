@@ -7,7 +7,8 @@
  *
  * Half of the worlds have more devices than one, with pools of different size, and formats whose
  * parts lie on one or on two of them. What has to do with that comes from a source of chance of its
- * own, so that a world of one device is the same history whatever is done here.
+ * own, so that a world of one device is the same history whatever is done here. So does the policy
+ * of evictions: a world of lru is the same history whatever others there are.
  */
 #include "tests/sim/world.h"
 
@@ -19,6 +20,7 @@
 #include <string.h>
 
 #define WORLD_PAGE_BYTES 256u
+#define WORLD_POLICY 0x706f6c696379ull /* "policy" */
 #define WORLD_PLACES 0x706c61636573ull /* "places" */
 
 static const struct {
@@ -54,8 +56,20 @@ static void world_config(struct sim *sim)
 		.session_share_permille = random_range(r, 400, 1000),
 		.magazine_permille = random_range(r, 100, 400),
 		.retire_grace_ns = random_range(r, 5, 60) * 1000000ull,
-		.policy = "lru",
 	};
+}
+
+/* Each policy has a third of the worlds. */
+static void world_policy(struct sim *sim, uint64_t seed)
+{
+	static const char *const names[] = {"lru", "s3fifo", "cost"};
+	static const char *const words[] = {"world of lru", "world of s3fifo", "world of cost"};
+	struct random r = {.state = random_mix(seed ^ WORLD_POLICY)};
+	uint32_t policy = random_below(&r, 3);
+
+	sim->config.policy = names[policy];
+	report_trace(sim, "policy %s", names[policy]);
+	coverage_count(words[policy]);
 }
 
 /* More devices, the last of them large. They share the records, sometimes too few of them. */
@@ -189,6 +203,7 @@ void world_init(struct sim *sim, uint64_t seed)
 	for (uint32_t i = 0; i < sim->format_count; i++)
 		world_format(sim, i);
 	world_config(sim);
+	world_policy(sim, seed);
 	world_devices(sim);
 	world_places(sim);
 	int rc = core_new(&sim->config, &wire_ops, sim, &sim->core);
