@@ -6,7 +6,7 @@
  * socket, so the pidfd also ends sessions that look alive.
  *
  * A GPU may still carry out what a dead process had queued. There the core is told later: when the
- * driver no longer lists the process (asked on a worker, again and again), or cannot tell, and a
+ * driver no longer lists the process (asked on a lane, again and again), or cannot tell, and a
  * grace time has passed after that.
  */
 #include "kvd/pidwatch.h"
@@ -67,7 +67,8 @@ static void pidwatch_conclude(struct pidwatch *p)
 	pidwatch_forget(p);
 }
 
-/* On a worker. A device that cannot tell does not stand in the way. */
+/* On its lane: a driver that hangs may hold it up. A device that cannot tell does not stand in the
+ * way. */
 static void pidwatch_ask(struct work_job *job)
 {
 	struct pidwatch *p = CONTAINER_OF(job, struct pidwatch, job);
@@ -101,7 +102,7 @@ void pidwatch_time(struct server *s)
 		}
 		p->asking = true;
 		p->job = (struct work_job){.run = pidwatch_ask, .done = pidwatch_answered};
-		work_submit(&s->work, &p->job);
+		work_submit_lane(&s->work, (uint32_t)s->watch_lane, &p->job);
 	}
 }
 

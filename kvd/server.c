@@ -85,6 +85,10 @@ static int server_init_machinery(struct server *s, const struct options *o, char
 	if (r == 0)
 		r = devmem_init(&s->devmem, o->device_memory, o->devices, o->device_timeout_ns,
 				&s->work, error, size);
+	if (r == 0 && s->devmem.ops->process_gone) {
+		s->watch_lane = work_lane_new(&s->work);
+		r = BITS_MIN(s->watch_lane, 0);
+	}
 	if (r < 0 && !error[0])
 		snprintf(error, size, "cannot start: %s", strerror(-r));
 	return r;
@@ -153,7 +157,7 @@ static void server_say_ready(const struct server *s, const struct options *o)
 /* So that server_fini() is right whatever has failed. */
 static void server_zero(struct server *s, const struct options *o)
 {
-	*s = (struct server){.options = o, .listen_fd = -1, .signal_fd = -1};
+	*s = (struct server){.options = o, .listen_fd = -1, .signal_fd = -1, .watch_lane = -1};
 	s->loop.fd = -1;
 	s->work.fd = -1;
 	s->paths.lock_fd = -1;
@@ -221,10 +225,13 @@ static void server_stop_work(struct server *s)
 {
 	if (s->work.fd < 0)
 		return;
-	/* They may look at devices, which the lanes then close. */
 	work_stop_threads(&s->work);
-	devmem_stop(&s->devmem);
-	s->hung = work_stop(&s->work) < 0;
+	/* It may look at devices, which the other lanes then close. */
+	s->hung = s->watch_lane >= 0 && work_lane_stop(&s->work, (uint32_t)s->watch_lane) < 0;
+	if (!s->hung) {
+		devmem_stop(&s->devmem);
+		s->hung = work_stop(&s->work) < 0;
+	}
 	if (s->hung) {
 		log_warn("stop", "a call to a GPU's driver does not end: its memory is left to it");
 		return;

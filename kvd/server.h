@@ -32,6 +32,7 @@ struct server {
 	struct core *core;
 	struct loop loop;
 	struct work work;
+	int watch_lane; /* where drivers are asked about processes, or -1 */
 	struct devmem devmem;
 	struct status_file status;
 	struct kvd_status figures; /* what the status file will say next */

@@ -139,8 +139,8 @@ struct work_job *work_take(struct work *w)
 	return job;
 }
 
-/* All lanes together get WORK_STOP_MS. */
-static bool work_lanes_end(struct work *w)
+/* All of [first, behind) together get WORK_STOP_MS. */
+static bool work_lanes_end(struct work *w, uint32_t first, uint32_t behind)
 {
 	struct timespec end;
 	bool all = true;
@@ -149,7 +149,7 @@ static bool work_lanes_end(struct work *w)
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	end.tv_sec += WORK_STOP_MS / 1000;
 	pthread_mutex_lock(&w->lock);
-	for (uint32_t i = 0; i < w->lane_count; i++) {
+	for (uint32_t i = first; i < behind; i++) {
 		while (!w->lanes[i].ended && r == 0)
 			r = pthread_cond_timedwait(&w->lane_ended, &w->lock, &end);
 		all = all && w->lanes[i].ended;
@@ -160,7 +160,7 @@ static bool work_lanes_end(struct work *w)
 
 static int work_join_lanes(struct work *w)
 {
-	if (!work_lanes_end(w))
+	if (!work_lanes_end(w, 0, w->lane_count))
 		return -ETIMEDOUT;
 	for (; w->lane_count; w->lane_count--) {
 		struct work_lane *lane = &w->lanes[w->lane_count - 1];
@@ -177,6 +177,12 @@ static void work_stop_lane(struct work_lane *lane)
 	lane->stop = true;
 	pthread_cond_broadcast(&lane->more);
 	pthread_mutex_unlock(&lane->work->lock);
+}
+
+int work_lane_stop(struct work *w, uint32_t lane)
+{
+	work_stop_lane(&w->lanes[lane]);
+	return work_lanes_end(w, lane, lane + 1) ? 0 : -ETIMEDOUT;
 }
 
 void work_stop_threads(struct work *w)

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define WORK_THREADS_MAX 64u
-#define WORK_LANES_MAX 16u
+#define WORK_LANES_MAX 17u /* one for each GPU, and one for questions about processes */
 #define WORK_STOP_MS 2000u
 
 /* Embedded in what the job is about. Between submit and take it belongs to the workers. */
@@ -54,6 +54,8 @@ void work_submit(struct work *w, struct work_job *job);
 void work_submit_lane(struct work *w, uint32_t lane, struct work_job *job);
 /* The next job that has run, or NULL. */
 struct work_job *work_take(struct work *w);
+/* Ends one lane, when its jobs have run. 0, or -ETIMEDOUT after WORK_STOP_MS. */
+int work_lane_stop(struct work *w, uint32_t lane);
 /* Ends the threads that take any job, when all those jobs have run. Lanes go on. */
 void work_stop_threads(struct work *w);
 /*

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <kvd.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define CLIENTS 3
@@ -279,6 +280,20 @@ static void test_pages_of_the_dead_wait(void **state)
 }
 
 /* As long as the driver lists it, the dead process may still write. */
+static void start_with_nvml(const char *list, const char *option)
+{
+	char *before = strdup(getenv("LD_LIBRARY_PATH") ? getenv("LD_LIBRARY_PATH") : "");
+	char path[1024];
+
+	setenv("FAKE_NVML_PIDS", list, 1);
+	snprintf(path, sizeof(path), "%s:%s", getenv("FAKE_NVML_DIR"), before);
+	setenv("LD_LIBRARY_PATH", path, 1);
+	start(option, NULL, NULL);
+	setenv("LD_LIBRARY_PATH", before, 1);
+	unsetenv("FAKE_NVML_PIDS");
+	free(before);
+}
+
 static void test_pages_wait_for_the_drivers_word(void **state)
 {
 	char list[128];
@@ -287,15 +302,7 @@ static void test_pages_wait_for_the_drivers_word(void **state)
 	snprintf(list, sizeof(list), "%s/pids", kvd.dir);
 	f = fopen(list, "we");
 	assert_non_null(f);
-	setenv("FAKE_NVML_PIDS", list, 1);
-	char *before = strdup(getenv("LD_LIBRARY_PATH") ? getenv("LD_LIBRARY_PATH") : "");
-	char path[1024];
-	snprintf(path, sizeof(path), "%s:%s", getenv("FAKE_NVML_DIR"), before);
-	setenv("LD_LIBRARY_PATH", path, 1);
-	start("--device-grace=1ms", NULL, NULL);
-	setenv("LD_LIBRARY_PATH", before, 1);
-	unsetenv("FAKE_NVML_PIDS");
-	free(before);
+	start_with_nvml(list, "--device-grace=1ms");
 	harness_client(&clients[0], &kvd, NULL, NULL);
 	fprintf(f, "%d\n", clients[0].pid);
 	fclose(f);
@@ -307,6 +314,28 @@ static void test_pages_wait_for_the_drivers_word(void **state)
 	assert_int_equal(truncate(list, 0), 0);
 	harness_wait_figure(&kvd, figure_quarantine, 0);
 	harness_quiet(&kvd, 0);
+}
+
+/* Nobody but the pages of the dead waits for a driver that does not answer, at the end neither. */
+static void test_a_driver_that_does_not_say_who_runs(void **state)
+{
+	char list[128];
+
+	snprintf(list, sizeof(list), "%s/pids", kvd.dir);
+	start_with_nvml(list, "--workers=1");
+	/* From here on the answer is read from a pipe that has none. */
+	harness_client(&clients[0], &kvd, NULL, NULL);
+	OK(&clients[0], "acquire x 1:200");
+	assert_int_equal(mkfifo(list, 0600), 0);
+	harness_client_end(&clients[0], SIGKILL);
+	harness_wait_figure(&kvd, figure_quarantine, 14);
+	harness_client(&clients[1], &kvd, NULL, NULL);
+	OK(&clients[1], "acquire x 2:200");
+	OK(&clients[1], "run x");
+	verified(&clients[1], "x", 200);
+	harness_client_bye(&clients[1]);
+	assert_int_equal(harness_end(&kvd, SIGTERM), 0);
+	assert_true(harness_log_has(&kvd, "a call to a GPU's driver does not end"));
 }
 
 /* Maps outlive the daemon: what clients hold they can go on reading and writing. */
@@ -652,6 +681,7 @@ int main(int argc, char **argv)
 		TEST(test_kvd_loses_its_gpu),
 		TEST(test_pages_of_the_dead_wait),
 		TEST(test_pages_wait_for_the_drivers_word),
+		TEST(test_a_driver_that_does_not_say_who_runs),
 		TEST(test_kvd_dies_with_imports_open),
 		TEST(test_kvd_dies_at_every_point),
 		TEST(test_slabs_change_hands),
