@@ -56,6 +56,9 @@ def all_steps(build, deps):
              program("probe_mps"), 40),
         Step("attention", "flash attention against GEMM peak, bandwidth, standard attention",
              program("perf_attention"), 60),
+        Step("operations", "every operation of the table against its limit",
+             ["env", "KVD_MODULE_DIR=" + os.path.join(build, "kernels", "cuda"),
+              os.path.join(build, "tools", "kvbench", "kvbench"), "ops", "--device", "cuda:0"], 40),
     ]
 
 

@@ -2,6 +2,8 @@
 /* Rows to people or to programs, and the median. */
 #include "tools/kvbench/bench.h"
 
+#include <kernels/kernels.h>
+
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,4 +59,15 @@ double bench_median(double *samples, size_t count)
 {
 	qsort(samples, count, sizeof(*samples), bench_compare);
 	return count % 2 ? samples[count / 2] : (samples[count / 2 - 1] + samples[count / 2]) / 2;
+}
+
+const struct kernel_ops *bench_kernels(const struct bench *b)
+{
+	char error[512];
+	const struct kernel_ops *ops =
+		kernels_open(b->device ? b->device : "cpu", error, sizeof(error));
+
+	if (!ops)
+		fprintf(stderr, "kvbench: %s\n", error);
+	return ops;
 }

@@ -24,9 +24,14 @@ struct bench_row {
 struct bench {
 	bool json;
 	uint32_t threads;	 /* 0: one per core */
+	const char *device;	 /* of kernels_open(); NULL: the processor */
+	uint32_t rows;		 /* of one step; 0: the bench's own choice */
 	const char *model;	 /* GGUF path, or NULL */
 	const char *kvd_program; /* the daemon's binary */
 	uint32_t repeat;	 /* samples for a median; 0: the bench's own choice */
+	const char *trace;	 /* of replay */
+	const char *policy;	 /* of replay; NULL: the daemon's */
+	uint32_t blocks;	 /* of replay: the pool; 0: several sizes */
 	const char *only;	 /* run the cases of this name alone; NULL: all */
 };
 
@@ -42,6 +47,10 @@ static inline void bench_use(const void *v)
 	__asm__ volatile("" : : "g"(v) : "memory");
 }
 
+struct kernel_ops;
+/* The kernels that were asked for; NULL, and a message. */
+const struct kernel_ops *bench_kernels(const struct bench *b);
+
 /* Each returns an exit status. */
 int bench_gemm_run(const struct bench *b);
 int bench_attention_run(const struct bench *b);
@@ -49,5 +58,7 @@ int bench_prefill_run(const struct bench *b);
 int bench_decode_run(const struct bench *b);
 int bench_acquire_run(const struct bench *b);
 int bench_ring_run(const struct bench *b);
+int bench_ops_run(const struct bench *b);
+int bench_replay_run(const struct bench *b);
 
 #endif

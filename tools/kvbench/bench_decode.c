@@ -37,7 +37,8 @@ static void bench_decode_case(const struct bench *b, struct bench_model *s, cons
 					  .value = rate,
 					  .unit = "tok/s",
 					  .limit = bytes_per_s / touched,
-					  .fraction = rate * touched / bytes_per_s});
+					  .fraction = bytes_per_s > 0 ? rate * touched / bytes_per_s
+								      : 0});
 }
 
 int bench_decode_run(const struct bench *b)
@@ -46,7 +47,11 @@ int bench_decode_run(const struct bench *b)
 
 	if (bench_model_open(&s, b, DECODE_DEPTH + DECODE_TOKENS_MAX) != 0)
 		return 1;
-	double bytes_per_s = limits_read_bytes_per_s(kernels_ctx_threads(forward_ctx(s.forward)));
+	/* A device's limits are rows of the bench `ops`. */
+	double bytes_per_s =
+		s.model->ops->asynchronous
+			? 0
+			: limits_read_bytes_per_s(kernels_ctx_threads(forward_ctx(s.forward)));
 	bench_decode_case(b, &s, "tg128", 0, 128, bytes_per_s);
 	bench_decode_case(b, &s, "tg64@4096", DECODE_DEPTH, 64, bytes_per_s);
 	bench_model_close(&s);

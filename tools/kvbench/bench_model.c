@@ -20,9 +20,12 @@ static int bench_model_load(struct bench_model *s, const struct bench *b)
 		fprintf(stderr, "kvbench: name a GGUF file with --model or $KVD_MODEL\n");
 		return -EINVAL;
 	}
+	const struct kernel_ops *ops = bench_kernels(b);
+	if (!ops)
+		return -ENODEV;
 	int err = gguf_open(b->model, &file, error, sizeof(error));
 	if (!err) {
-		err = model_load(file, kernels_cpu(NULL), NULL, NULL, &s->model, error);
+		err = model_load(file, ops, NULL, NULL, &s->model, error);
 		gguf_close(file);
 	}
 	if (err)
@@ -38,10 +41,10 @@ static int bench_model_pages(struct bench_model *s, uint32_t token_max)
 	s->token_max = token_max;
 	s->pages = calloc(s->page_count, sizeof(*s->pages));
 	s->tokens = calloc(token_max, sizeof(*s->tokens));
-	s->memory = aligned_alloc(4096, s->page_count * bits_align_up(page_bytes, 4096));
+	s->memory_bytes = s->page_count * bits_align_up(page_bytes, 4096);
+	s->memory = s->model->ops->memory_new(s->model->ops, s->memory_bytes);
 	if (!s->pages || !s->tokens || !s->memory)
 		return -ENOMEM;
-	memset(s->memory, 0, s->page_count * bits_align_up(page_bytes, 4096));
 	for (uint32_t i = 0; i < s->page_count; i++)
 		s->pages[i] = (uint64_t)(uintptr_t)s->memory + i * bits_align_up(page_bytes, 4096);
 	for (uint32_t i = 0; i < token_max; i++)
@@ -56,7 +59,8 @@ int bench_model_open(struct bench_model *s, const struct bench *b, uint32_t toke
 					.sequences_max = 1,
 					.context = token_max,
 					.page_tokens = BENCH_MODEL_PAGE_TOKENS,
-					.threads = b->threads};
+					.threads = b->threads,
+					.graphs = true};
 
 	*s = (struct bench_model){0};
 	int err = bench_model_load(s, b);
@@ -72,10 +76,11 @@ int bench_model_open(struct bench_model *s, const struct bench *b, uint32_t toke
 void bench_model_close(struct bench_model *s)
 {
 	forward_free(s->forward);
+	if (s->model)
+		s->model->ops->memory_free(s->model->ops, s->memory, s->memory_bytes);
 	model_free(s->model);
 	free(s->pages);
 	free(s->tokens);
-	free(s->memory);
 	*s = (struct bench_model){0};
 }
 
@@ -85,11 +90,11 @@ void bench_model_prefill(struct bench_model *s, uint32_t pos, uint32_t count)
 		uint32_t rows = BITS_MIN(count - done, BENCH_MODEL_CHUNK_TOKENS), last = rows - 1;
 		struct kernel_seq seq = {.rows = rows, .pos0 = pos + done, .pages = s->pages};
 		const struct kernel_batch batch = {.tokens = s->tokens + pos + done,
-					      .rows = rows,
-					      .seqs = &seq,
-					      .seq_count = 1,
-					      .sampled = &last,
-					      .sampled_count = done + rows == count};
+						   .rows = rows,
+						   .seqs = &seq,
+						   .seq_count = 1,
+						   .sampled = &last,
+						   .sampled_count = done + rows == count};
 
 		if (forward_step(s->forward, &batch) == 0 && batch.sampled_count)
 			bench_use(forward_logits(s->forward, 0));

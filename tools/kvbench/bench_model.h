@@ -16,6 +16,7 @@ struct bench_model {
 	uint64_t *pages;
 	uint32_t page_count;
 	void *memory;
+	size_t memory_bytes;
 	uint32_t *tokens;
 	uint32_t token_max;
 };

@@ -20,7 +20,10 @@ int bench_prefill_run(const struct bench *b)
 
 	if (bench_model_open(&s, b, PREFILL_TOKENS_MAX) != 0)
 		return 1;
-	double peak = limits_bf16_flops(kernels_ctx_threads(forward_ctx(s.forward)));
+	/* A device's limits are rows of the bench `ops`. */
+	double peak = s.model->ops->asynchronous
+			      ? 0
+			      : limits_bf16_flops(kernels_ctx_threads(forward_ctx(s.forward)));
 	for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
 		uint32_t n = lengths[i];
 		uint32_t repeat = BITS_MIN(b->repeat ? b->repeat : 5, 101u);
@@ -38,12 +41,13 @@ int bench_prefill_run(const struct bench *b)
 			seconds[r] = (double)(units_now_ns() - start_ns) / 1e9;
 		}
 		double rate = n / bench_median(seconds, repeat);
-		bench_emit(b, &(struct bench_row){.bench = "prefill",
-						  .name = name,
-						  .value = rate,
-						  .unit = "tok/s",
-						  .limit = n * peak / flop,
-						  .fraction = rate * flop / n / peak});
+		bench_emit(b,
+			   &(struct bench_row){.bench = "prefill",
+					       .name = name,
+					       .value = rate,
+					       .unit = "tok/s",
+					       .limit = n * peak / flop,
+					       .fraction = peak > 0 ? rate * flop / n / peak : 0});
 	}
 	bench_model_close(&s);
 	return 0;

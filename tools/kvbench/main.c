@@ -18,10 +18,12 @@ static const struct {
 	{"gemm", "matrix products at the model's shapes, against the measured FLOP/s",
 	 bench_gemm_run},
 	{"attention", "flash attention over pages, prefill and decode", bench_attention_run},
+	{"ops", "each operation of a device's table, at the shape of a small model", bench_ops_run},
 	{"prefill", "tokens per second of a whole prefill; needs --model", bench_prefill_run},
 	{"decode", "tokens per second of decoding, at depths; needs --model", bench_decode_run},
 	{"acquire", "match and pin a cached prefix through a real daemon", bench_acquire_run},
 	{"ring", "a message to the daemon and back, spinning and sleeping", bench_ring_run},
+	{"replay", "what each eviction policy finds of a trace: replay TRACE", bench_replay_run},
 };
 
 static void main_help(void)
@@ -31,11 +33,15 @@ static void main_help(void)
 	for (size_t i = 0; i < ARRAY_LEN(main_benches); i++)
 		printf("  %-10s %s\n", main_benches[i].name, main_benches[i].summary);
 	printf("\n  --json         one object a line: bench, case, value, unit, limit, fraction\n"
+	       "  --device NAME  kernels of ops, prefill and decode: cpu, cpu:ISA, cuda:N\n"
+	       "  --rows N       rows of a step of ops; default: 512, on a GPU 4096\n"
 	       "  --threads N    threads of the kernels; default: one per core\n"
 	       "  --model FILE   a GGUF file; default: $KVD_MODEL\n"
 	       "  --kvd FILE     the daemon's program; default: beside this one, then PATH\n"
 	       "  --repeat N     samples for each median\n"
 	       "  --case NAME    only the case of this name, as pp512\n"
+	       "  --policy NAME  of replay: lru, s3fifo or cost (default)\n"
+	       "  --blocks N     of replay: a pool of that many; default: 1000 to 50000\n"
 	       "  --help         this help\n"
 	       "  --version      print the version\n"
 	       "\nExit status: 0 ok, 1 failed, 2 usage.\n");
@@ -78,11 +84,15 @@ static int main_number(const char *text, uint32_t *out)
 static int main_options(struct bench *b, int argc, char **argv)
 {
 	static const struct option options[] = {{"json", no_argument, NULL, 'j'},
+						{"device", required_argument, NULL, 'd'},
+						{"rows", required_argument, NULL, 'R'},
 						{"threads", required_argument, NULL, 't'},
 						{"model", required_argument, NULL, 'm'},
 						{"kvd", required_argument, NULL, 'k'},
 						{"repeat", required_argument, NULL, 'r'},
 						{"case", required_argument, NULL, 'c'},
+						{"policy", required_argument, NULL, 'p'},
+						{"blocks", required_argument, NULL, 'b'},
 						{"help", no_argument, NULL, 'h'},
 						{"version", no_argument, NULL, 'v'},
 						{0}};
@@ -93,6 +103,10 @@ static int main_options(struct bench *b, int argc, char **argv)
 			b->json = true;
 		else if (c == 't')
 			err = main_number(optarg, &b->threads);
+		else if (c == 'R')
+			err = main_number(optarg, &b->rows);
+		else if (c == 'd')
+			b->device = optarg;
 		else if (c == 'm')
 			b->model = optarg;
 		else if (c == 'k')
@@ -101,6 +115,10 @@ static int main_options(struct bench *b, int argc, char **argv)
 			err = main_number(optarg, &b->repeat);
 		else if (c == 'c')
 			b->only = optarg;
+		else if (c == 'p')
+			b->policy = optarg;
+		else if (c == 'b')
+			err = main_number(optarg, &b->blocks);
 		else if (c == 'v')
 			return printf("kvbench %s\n", KVD_VERSION) > 0 ? 1 : 2;
 		else if (c == 'h')
@@ -132,6 +150,8 @@ int main(int argc, char **argv)
 				argv[i]);
 			return 2;
 		}
+		if (main_benches[found].run == bench_replay_run)
+			b.trace = argv[++i]; /* NULL behind the last: it says so */
 		status = main_benches[found].run(&b);
 		if (status)
 			return status;
