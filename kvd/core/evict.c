@@ -71,11 +71,15 @@ uint32_t evict_word(const struct core *core, const struct node *node)
 	return (node->used_at & EVICT_CLOCK_MASK) << EVICT_USES_BITS | uses;
 }
 
-static uint8_t parent_uses(const struct core *core, const struct node *node)
+/* Who used a node has used all above it, also those of whom that was forgotten. */
+static void raise_above(struct core *core, const struct node *node)
 {
-	const struct node *parent = &core->nodes[node->parent];
+	uint8_t uses = node->uses;
 
-	return parent->state == NODE_ROOT ? UINT8_MAX : parent->uses;
+	for (struct node *n = &core->nodes[node->parent];
+	     n->state == NODE_SEALED && n->uses < uses && !MUTANT(USES_CARRIED);
+	     n = &core->nodes[n->parent])
+		n->uses = uses;
 }
 
 void evict_made(struct core *core, struct node *node)
@@ -89,10 +93,8 @@ void evict_made(struct core *core, struct node *node)
 	    !index_ghost_uses(core, node->hash, &word))
 		return;
 	uint32_t age = (core->sealed - (word >> EVICT_USES_BITS)) & EVICT_CLOCK_MASK;
-	uint8_t uses = core->policy->back(core, word & ((1u << EVICT_USES_BITS) - 1), age);
-	if (!MUTANT(USES_CARRIED))
-		uses = BITS_MIN(uses, parent_uses(core, node));
-	node->uses = uses;
+	node->uses = core->policy->back(core, word & ((1u << EVICT_USES_BITS) - 1), age);
+	raise_above(core, node);
 	learn(core, node, age);
 }
 

@@ -43,7 +43,7 @@
 	M(FLOOR_ELSEWHERE, "the floors of the device before are kept on a device")                 \
 	M(WAKE_ELSEWHERE, "memory that comes free wakes who waits for the device before")          \
 	M(USES_OF_LAST, "a hit is counted for the deepest block of the path alone")                \
-	M(USES_CARRIED, "a block that comes back counts more uses than its parent")                \
+	M(USES_CARRIED, "the uses of a block that comes back are not carried to its parent")       \
 	M(MAIN_TO_SMALL, "the main queue's head counts as a page of the small queue")
 
 #define MUTANT_ENUM(name, text) MUTANT_##name,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What goes first: one core for each policy, chains of blocks, and room for fewer of them. */
 #include "kvd/core/evict.h"
+#include "kvd/core/index.h"
 #include "tests/unit/core/harness.h"
 
 #define PAGE_TOKENS 16u
@@ -91,7 +92,7 @@ static void cost_learns_how_long_to_wait(void **state)
 	assert_true(found[1] > 400);
 }
 
-/* What an evicted block was used for counts again when it comes back, but not above its parent. */
+/* What an evicted block was used for counts again when it comes back. */
 static void uses_come_back(void **state)
 {
 	uint32_t s, f;
@@ -106,6 +107,28 @@ static void uses_come_back(void **state)
 	for (uint32_t i = 0; i < h->core->node_slots; i++)
 		five += h->core->nodes[i].state == NODE_SEALED && h->core->nodes[i].uses == 5;
 	assert_int_equal(five, 2);
+	harness_free(h);
+}
+
+/* A block that comes back under a parent that was forgotten: the parent was used as often. */
+static void uses_rise_to_the_parent(void **state)
+{
+	uint32_t s, f, word;
+	struct harness *h = start("cost", 8, &s, &f);
+	struct node *nodes = h->core->nodes;
+
+	for (uint32_t n = 0; n < 5; n++)
+		ask(h, s, f, 1, 2);
+	uint32_t first = nodes[f].first_child;
+	uint64_t hash[2] = {nodes[first].hash[0], nodes[first].hash[1]};
+	for (uint32_t n = 0; n < 60; n++)
+		ask(h, s, f, 10 + n, 8);
+	assert_true(index_ghost_uses(h->core, hash, &word));
+	index_ghost_add(h->core, hash, false, 0);
+	assert_int_equal(ask(h, s, f, 1, 2), 0);
+	for (uint32_t n = nodes[f].first_child; n != CORE_NONE; n = nodes[n].next_sibling)
+		if (nodes[n].hash[0] == hash[0])
+			assert_int_equal(nodes[n].uses, 5);
 	harness_free(h);
 }
 
@@ -151,5 +174,5 @@ static void names_are_known(void **state)
 
 TEST_MAIN(core_evict, cmocka_unit_test(names_are_known), cmocka_unit_test(lru_forgets_the_oldest),
 	  cmocka_unit_test(scan_passes_by), cmocka_unit_test(cost_learns_how_long_to_wait),
-	  cmocka_unit_test(uses_come_back), cmocka_unit_test(reuse_age_is_a_mean),
-	  cmocka_unit_test(no_chain_is_broken))
+	  cmocka_unit_test(uses_come_back), cmocka_unit_test(uses_rise_to_the_parent),
+	  cmocka_unit_test(reuse_age_is_a_mean), cmocka_unit_test(no_chain_is_broken))
