@@ -66,6 +66,7 @@ struct core_config defaults_config(const struct options *o, const uint64_t *devi
 		.spaces_max = (uint32_t)o->namespaces_max,
 		.request_tokens_max = KVD_REQUEST_TOKENS_MAX,
 		.session_share_permille = (uint32_t)o->session_share * 10,
+		.policy = o->policy,
 	};
 
 	for (uint32_t d = 0; d < device_count; d++)
@@ -108,10 +109,10 @@ void defaults_log(const struct options *o, const struct core_config *config,
 		log_info("start", "of it on device %u: %s", d,
 			 units_format_bytes(config->pool_bytes[d], pool, sizeof(pool)));
 	log_info("start",
-		 "at most %u pages, %u index entries, %" PRIu64
+		 "policy %s, at most %u pages, %u index entries, %" PRIu64
 		 " index tokens, %u leases, %u formats: %s for records",
-		 config->pages_max, config->nodes_max, config->index_tokens_max, config->leases_max,
-		 config->formats_max, core);
+		 config->policy, config->pages_max, config->nodes_max, config->index_tokens_max,
+		 config->leases_max, config->formats_max, core);
 	log_info("start",
 		 "at most %" PRIu64 " sessions, %u of one user, each with %" PRIu64
 		 " %% of the pool; %u namespaces; spins %u us; %" PRIu64 " workers",

@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "kvd/core/evict.h"
 #include "kvd/option_value.h"
 #include <string.h>
 
@@ -62,6 +63,12 @@ const struct option_row options_table[] = {
 	{"index-tokens-max", OPTIONS_COUNT, "N", "Memory",
 	 "Token ids kept in the index, 4 bytes each. Default: 64 per page record.",
 	 AT(index_tokens_max), .min = 1024, .max = 1ull << 36},
+	{"policy", OPTIONS_STRING, "NAME", "Memory",
+	 "What goes first when pages are needed: `cost` (default), what is least likely to be "
+	 "asked "
+	 "for again by its uses and its age; `lru`, the least recently used; `s3fifo`, what nobody "
+	 "used again.",
+	 AT(policy)},
 	{"formats-max", OPTIONS_COUNT, "N", "Memory", "Formats known at once. Default: 4096.",
 	 AT(formats_max), .min = 1, .max = 65536},
 	{"workers", OPTIONS_COUNT, "N", "Memory", "Threads that make and free slabs. Default: 2.",
@@ -133,6 +140,7 @@ void options_init(struct options *o)
 {
 	*o = (struct options){
 		.device_memory = "auto",
+		.policy = "cost",
 		.device_grace_ns = 100 * UNITS_NS_PER_MS,
 		.device_timeout_ns = 10 * UNITS_NS_PER_S,
 		.sessions_max = 64,
@@ -260,5 +268,10 @@ int options_parse(struct options *o, int argc, char **argv, char *error, size_t 
 		o->space_count = 0;
 	if (given.uid_count)
 		o->uid_count = 0;
-	return options_words(o, argc, argv, error, size);
+	r = options_words(o, argc, argv, error, size);
+	if (r == 0 && !evict_policy(o->policy)) {
+		snprintf(error, size, "--policy: %s is none of lru, s3fifo, cost", o->policy);
+		r = -EINVAL;
+	}
+	return r;
 }

@@ -32,6 +32,7 @@ struct options {
 	char state_dir[OPTIONS_PATH_MAX];
 	char device_memory[32];
 	char devices[768];
+	char policy[16];
 	uint64_t device_grace_ns;
 	uint64_t device_timeout_ns;
 	char group[64];

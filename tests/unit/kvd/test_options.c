@@ -47,7 +47,17 @@ static void test_defaults(void **state)
 	assert_int_equal(o.ready_fd, -1);
 	assert_int_equal(o.socket_fd, -1);
 	assert_string_equal(o.device_memory, "auto");
+	assert_string_equal(o.policy, "cost");
 	assert_int_equal(o.space_count, 0);
+}
+
+static void test_policies(void **state)
+{
+	assert_int_equal(PARSE(&o, "--policy", "s3fifo"), 0);
+	assert_string_equal(o.policy, "s3fifo");
+	assert_int_equal(PARSE(&o, "--policy=best"), -EINVAL);
+	assert_non_null(strstr(error, "--policy: best"));
+	assert_non_null(strstr(error, "lru, s3fifo, cost"));
 }
 
 static void test_both_spellings(void **state)
@@ -173,7 +183,7 @@ static void test_bad_files(void **state)
 }
 
 TEST_MAIN(options, cmocka_unit_test(test_defaults), cmocka_unit_test(test_both_spellings),
-	  cmocka_unit_test(test_namespaces),
+	  cmocka_unit_test(test_policies), cmocka_unit_test(test_namespaces),
 	  cmocka_unit_test(test_every_option_is_refused_a_wrong_value),
 	  cmocka_unit_test(test_ranges_are_kept), cmocka_unit_test(test_bad_lines),
 	  cmocka_unit_test(test_file), cmocka_unit_test(test_bad_files))
