@@ -72,6 +72,7 @@ static int cuda_ipc_open(uint32_t index, struct device **out, char *error, size_
 	return r < 0 ? r : cuda_device_open(index, out, error, size);
 }
 
+/* On a device that has failed nothing can be closed any more, and the record goes all the same. */
 static void cuda_ipc_forget(struct device *dev, struct cuda_device_import *import)
 {
 	struct cuda_device_import **at = &dev->imports;
@@ -79,15 +80,16 @@ static void cuda_ipc_forget(struct device *dev, struct cuda_device_import *impor
 	while (*at != import)
 		at = &(*at)->next;
 	*at = import->next;
-	(void)cudaIpcCloseMemHandle(import->base);
+	if (cuda_device_enter(dev) == 0)
+		(void)cuda_device_check(dev, cudaIpcCloseMemHandle(import->base),
+					"kvd's slab cannot be unmapped");
 	free(import);
 }
 
 static void cuda_ipc_close(struct device *dev)
 {
-	if (dev && cuda_device_enter(dev) == 0)
-		while (dev->imports)
-			cuda_ipc_forget(dev, dev->imports);
+	while (dev && dev->imports)
+		cuda_ipc_forget(dev, dev->imports);
 	cuda_device_close(dev);
 }
 
@@ -249,7 +251,7 @@ static void cuda_ipc_slab_unmap(struct device *dev, struct device_view *view)
 	while (i && (uintptr_t)i->base != view->read)
 		i = i->next;
 	*view = (struct device_view){0};
-	if (i && --i->uses == 0 && !KVD_MUTANT(ipc_stale_import) && cuda_device_enter(dev) == 0)
+	if (i && --i->uses == 0 && !KVD_MUTANT(ipc_stale_import))
 		cuda_ipc_forget(dev, i);
 }
 

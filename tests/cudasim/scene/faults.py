@@ -126,6 +126,7 @@ def fails_in_a_step(system, fault, stream):
     check(status == 500 or stream and status == 200, f"{fault}: status {status}")
     check(ended(program) == 1, f"{fault}: exit status")
     errors = [line for line in log_of(program).splitlines() if "the device failed, and" in line]
+    check("Sanitizer" not in log_of(program), f"{fault}: nothing is left behind")
     check(len(errors) == 1 and "cudaErrorLaunchFailure" in errors[0], f"{fault}: log {errors}")
 
 
