@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Compiles one .cu and keeps what ptxas says of it. Any warning fails, and so does a spill, but for
-those that were measured and found to pay (SPILLS).
+those that were measured and found to pay (SPILLS). ptxas only tells of spills (-v): asked to warn of
+them it would refuse those as well.
 
 compile.py REPORT NVCC ARGUMENT..."""
 import re

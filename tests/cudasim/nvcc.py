@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What nvcc made of the kernels: a table of registers and shared memory, from the reports that
-kernels/cuda/compile.py kept. Every .cu must be there, for every architecture. Exits 77 where no
-toolkit is.
+kernels/cuda/compile.py kept. Every .cu must be there, for every architecture, without a warning.
+Exits 77 where no toolkit is.
 
 nvcc.py FOLDER [REPORT]..."""
 import glob
@@ -30,6 +30,11 @@ def rows(path):
                 yield arch, kernel, int(at.group(1)), int(at.group(2) or 0), spilled
 
 
+def warnings(path):
+    with open(path, encoding="utf-8") as f:
+        return sum("warning" in line.lower() for line in f)
+
+
 def plain(kernel):
     try:
         name = subprocess.run(["c++filt", kernel], capture_output=True, text=True, check=True).stdout
@@ -41,9 +46,9 @@ def plain(kernel):
 def main():
     folder, *reports = sys.argv[1:]
     if not reports:
-        print("CUDA: no nvcc on this machine; the kernels run in the simulator alone")
+        print("CUDA: no nvcc with its toolkit on this machine; the kernels run in the simulator alone")
         return 77
-    bad, kernels, total = [], 0, 0
+    bad, kernels, total, warned = [], set(), 0, 0
     sources = {os.path.basename(path) for path in glob.glob(os.path.join(folder, "*.cu"))}
     bad += [f"{name} is not compiled"
             for name in sources - {os.path.basename(path)[:-len(".report")] for path in reports}]
@@ -52,15 +57,16 @@ def main():
         seen = set()
         for arch, kernel, registers, shared, spilled in rows(path):
             seen.add(arch)
-            kernels += 1
+            kernels.add((path, kernel))
             total += spilled
             print(f"{plain(kernel):60} {arch:7} {registers:9} {shared:7} {spilled:8}")
+        warned += warnings(path)
         bad += [f"{path}: nothing for {arch}" for arch in ARCHITECTURES if arch not in seen]
-    print(f"CUDA: {len(reports)} files, {kernels} kernels for {' and '.join(ARCHITECTURES)}, "
-          f"no warning, {total} bytes spilled")
+    print(f"CUDA: {len(reports)} files, {len(kernels)} kernels, each for {' and '.join(ARCHITECTURES)}, "
+          f"{warned} warnings, {total} bytes spilled")
     for line in bad:
         print(line)
-    return 1 if bad else 0
+    return 1 if bad or warned else 0
 
 
 if __name__ == "__main__":
