@@ -212,6 +212,9 @@ def stopped_and_back(system):
     urls = sleeper.wait_ready(), wanter.wait_ready()
     want = draw(urls[0], SHARED)
     answers = []
+    # Its lease goes a moment after its answer.
+    wait_for(lambda: not any(x["leases"] for x in system.kvctl_json("status")["sessions"]),
+             "the sleeper's lease ends")
     sleeper.process.send_signal(signal.SIGSTOP)
     asking = threading.Thread(target=lambda: answers.append(ask(urls[1], SHARED)))
     asking.start()
