@@ -30,10 +30,13 @@ static uint32_t order(uint8_t uses)
 	return uses > 0 ? S3FIFO_MAIN : S3FIFO_SMALL;
 }
 
-/* The paper's ghosts are as many as the main queue's pages: about a turn of the pool. */
+/*
+ * The paper's ghosts are as many as the main queue's pages: about a turn of the pool. The age
+ * counts from the last use, so what the block stood here for comes on top: another turn at most.
+ */
 static uint8_t back(const struct core *core, uint8_t uses, uint32_t age)
 {
-	return age <= core->cfg.pages_max;
+	return age <= 2 * core->cfg.pages_max;
 }
 
 static bool takes_small(const struct shelf *shelf)
