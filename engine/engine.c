@@ -7,8 +7,9 @@
  * published statistics, and `ending`; and a sequence's atomic `cancelled` flag. No lock is held
  * while a sink is called or a step runs, so a sink may submit and cancel.
  *
- * A turn of the loop: take what is new, decide (sched_tick), start a step, tell clients what came
- * of the one before, publish, finish the step, take kvd's events. It sleeps in kv_wait() only when
+ * A turn of the loop: take what is new, decide (sched_tick), start a step; while a device computes,
+ * tell clients what came of the step before, take what is new and ask kvd for it (sched_prepare),
+ * publish; finish the step, take kvd's events. It sleeps in kv_wait() only when
  * no row could be computed; engine_submit() and engine_cancel() wake it.
  */
 #include "engine/engine.h"
@@ -133,6 +134,8 @@ static void *run(void *arg)
 		/* Who has ended leaves something to decide. */
 		bool busy = step_tell(e->step, &e->sched) || step == STEP_STARTED;
 
+		(void)take_inbox(e);
+		sched_prepare(&e->sched, units_now_ns());
 		publish(e); /* a step may take long, and who waits has changed */
 		if (step == STEP_STARTED && step_finish(e->step, &e->sched) < 0) {
 			failure = fail(e);

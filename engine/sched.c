@@ -602,17 +602,22 @@ void sched_event(struct sched *d, const struct kv_event *ev, uint64_t now_ns)
 	}
 }
 
-void sched_tick(struct sched *d, uint64_t now_ns)
+void sched_prepare(struct sched *d, uint64_t now_ns)
 {
 	end_cancelled(d, &d->queue, now_ns);
-	end_cancelled(d, &d->active, now_ns);
 	LIST_FOR_EACH_SAFE (l, next, &d->ended)
 		bury(d, seq_of(l));
+	if (!d->lost_ns)
+		admit(d, now_ns);
+}
+
+void sched_tick(struct sched *d, uint64_t now_ns)
+{
+	end_cancelled(d, &d->active, now_ns);
 	tend_all(d, now_ns);
+	sched_prepare(d, now_ns);
 	if (d->lost_ns)
 		expire(d, now_ns);
-	else
-		admit(d, now_ns);
 	if (d->active_count == 0)
 		kv_return_all(d->kv);
 }

@@ -57,7 +57,10 @@ void sched_fini(struct sched *d, const char *failure, uint64_t now_ns);
 /* Takes the sequence over. */
 void sched_add(struct sched *d, struct seq *s);
 void sched_event(struct sched *d, const struct kv_event *ev, uint64_t now_ns);
-/* Everything that is due: cancels, expiries, pages, admissions. */
+/* What may be decided while a step runs, because no sequence that is in it is looked at: admissions,
+ * and the ends of those that wait. */
+void sched_prepare(struct sched *d, uint64_t now_ns);
+/* Everything that is due: that, and cancels, expiries, pages. Between steps. */
 void sched_tick(struct sched *d, uint64_t now_ns);
 /* How long a full step of prompts takes here, and so about as long where others build. */
 void sched_note_step(struct sched *d, uint64_t full_step_ns);

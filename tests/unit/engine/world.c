@@ -128,6 +128,8 @@ bool world_turn(struct world *w)
 
 	bool told = step_tell(w->step, &w->sched);
 
+	sched_prepare(&w->sched, w->now_ns);
+
 	if (ran)
 		assert_int_equal(step_finish(w->step, &w->sched), 0);
 	uint32_t count = kv_wait(w->kv, 0, events, ARRAY_LEN(events));
