@@ -192,6 +192,16 @@ bool harness_log_has(const struct harness_kvd *k, const char *text)
 	return found;
 }
 
+bool harness_log_gets(const struct harness_kvd *k, const char *text)
+{
+	uint64_t end_ns = units_now_ns() + HARNESS_WAIT_MS * UNITS_NS_PER_MS;
+	bool found;
+
+	while (!(found = harness_log_has(k, text)) && units_now_ns() < end_ns)
+		usleep(2000);
+	return found;
+}
+
 /* A daemon that a sanitizer has something to say about is not well, whatever its answers were. */
 static void harness_assert_healthy(const struct harness_kvd *k, int status)
 {

@@ -39,6 +39,8 @@ int harness_end(struct harness_kvd *k, int sig);
 /* Removes everything. */
 void harness_fini(struct harness_kvd *k);
 bool harness_log_has(const struct harness_kvd *k, const char *text);
+/* The same, where the line may still be on its way. */
+bool harness_log_gets(const struct harness_kvd *k, const char *text);
 /* A consistent copy of the status file. */
 void harness_status(const struct harness_kvd *k, struct kvd_status *out);
 /* Waits until the daemon holds no open, filling or quarantined page, no lease, and this many

@@ -65,7 +65,7 @@ static void test_start_and_stop(void **state)
 		assert_int_equal(harness_end(&kvd, signals[i]), 0);
 		assert_false(file_is_there("kvd.sock"));
 		assert_false(file_is_there("kvd.status"));
-		assert_true(harness_log_has(&kvd, "stop: bye"));
+		assert_true(harness_log_gets(&kvd, "stop: bye"));
 		OK(&a, "gone");
 		assert_int_equal(harness_field(&a, "gone"), 1);
 		harness_client_end(&a, SIGKILL);
@@ -78,7 +78,7 @@ static void test_words(void **state)
 	assert_int_equal(harness_run(&kvd, (const char *[]){"--version", NULL}), 0);
 	assert_int_equal(harness_run(&kvd, (const char *[]){"--help-man", NULL}), 0);
 	assert_int_equal(harness_run(&kvd, (const char *[]){"--nothing", NULL}), 2);
-	assert_true(harness_log_has(&kvd, "no such option"));
+	assert_true(harness_log_gets(&kvd, "no such option"));
 }
 
 static void test_check_config(void **state)
@@ -91,12 +91,12 @@ static void test_check_config(void **state)
 	const char *const device[] = {"--check-config", "--device-memory=none", NULL};
 
 	assert_int_equal(harness_run(&kvd, good), 0);
-	assert_true(harness_log_has(&kvd, "pool 64.00 MiB"));
+	assert_true(harness_log_gets(&kvd, "pool 64.00 MiB"));
 	assert_int_equal(harness_run(&kvd, secret), 2);
-	assert_true(harness_log_has(&kvd, "/none"));
+	assert_true(harness_log_gets(&kvd, "/none"));
 	assert_int_equal(harness_run(&kvd, floors), 2);
 	assert_int_equal(harness_run(&kvd, device), 2);
-	assert_true(harness_log_has(&kvd, "libkvd-mem-none.so"));
+	assert_true(harness_log_gets(&kvd, "libkvd-mem-none.so"));
 }
 
 /* Another daemon in the directory, and another one behind the socket. */
@@ -112,10 +112,10 @@ static void test_in_use(void **state)
 	snprintf(socket_option, sizeof(socket_option), "--socket=%s", kvd.socket);
 	assert_int_equal(harness_run(&kvd, (const char *[]){dir, state_dir, NULL}), 1);
 	snprintf(pid, sizeof(pid), "another kvd, pid %d", kvd.pid);
-	assert_true(harness_log_has(&kvd, pid));
+	assert_true(harness_log_gets(&kvd, pid));
 	assert_int_equal(harness_run(&kvd, (const char *[]){other, state_dir, socket_option, NULL}),
 			 1);
-	assert_true(harness_log_has(&kvd, "another daemon answers there"));
+	assert_true(harness_log_gets(&kvd, "another daemon answers there"));
 	harness_client(&a, &kvd, NULL, NULL);
 	OK(&a, "acquire x 1:64");
 	OK(&a, "run x");
@@ -324,11 +324,11 @@ static void test_users(void **state)
 					     "--uid-sessions-max=1", NULL});
 	assert_int_equal(hello_as(4242, 0), 0);
 	assert_int_equal(hello_as(4343, 0), EACCES);
-	assert_true(harness_log_has(&kvd, "add --allow-uid 4343"));
+	assert_true(harness_log_gets(&kvd, "add --allow-uid 4343"));
 	assert_int_equal(hello_as(0, 0), 0);
 	assert_int_equal(hello_as(0, KVD_HELLO_ADMIN), 0);
 	assert_int_equal(hello_as(4242, KVD_HELLO_ADMIN), EPERM);
-	assert_true(harness_log_has(&kvd, "admin requests are for root"));
+	assert_true(harness_log_gets(&kvd, "admin requests are for root"));
 	harness_quiet(&kvd, 0);
 }
 

@@ -71,13 +71,15 @@ static void assert_right(struct harness_client *c)
 
 #ifdef KVD_CRASH_POINTS
 /* Whether the engine passed the point; nobody else may notice. */
-static bool die_at(const char *model, const char *point)
+static bool die_at(const char *model, const char *point, bool goes_first)
 {
 	bool died = true;
 
 	workers_start_fragile(&a, &kvd, model, point);
-	harness_send(&b, WORK);
-	harness_ask(&a, WORK);
+	/* Who comes second may find everything computed. */
+	harness_send(goes_first ? &a : &b, WORK);
+	harness_send(goes_first ? &b : &a, WORK);
+	harness_answer(&a);
 	if (strncmp(a.line, "ok", 2) == 0) {
 		/* Only the clean end is left. */
 		harness_ask(&a, "close");
@@ -99,11 +101,16 @@ static void dies_at_every_point(void **state)
 	harness_start(&kvd, NULL);
 	start_survivor(model, "page=16");
 	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++) {
-		/* With all in the cache, and with nothing. */
-		bool warm = die_at(model, points[i]);
+		/* With all in the cache, and with nothing; who computes then is a matter of luck.
+		 */
+		bool warm = die_at(model, points[i], false), cold = false;
 
-		workers_evict_all(&kvd);
-		bool cold = die_at(model, points[i]);
+		for (int tries = 0; tries < 5 && !cold; tries++) {
+			workers_evict_all(&kvd);
+			cold = die_at(model, points[i], true);
+			if (warm)
+				break;
+		}
 
 		print_message("%s: passed with a warm cache: %d, cold: %d\n", points[i], warm,
 			      cold);

@@ -109,7 +109,7 @@ static void test_two_share_pages(void **state)
 	harness_quiet(&kvd, 2);
 	harness_status(&kvd, &s);
 	assert_string_equal(s.device_memory, kind);
-	assert_true(harness_log_has(&kvd, "device 0: cuda-"));
+	assert_true(harness_log_gets(&kvd, "device 0: cuda-"));
 }
 
 /* Who reads a page before it was written reads NaN, also where another wrote before. */
@@ -256,7 +256,7 @@ static void test_kvd_loses_its_gpu(void **state)
 	OK(&clients[0], "run x");
 	harness_ask(&clients[1], "acquire y 2:200 0 500");
 	assert_true(harness_is(&clients[1], "full"));
-	assert_true(harness_log_has(&kvd, "a slab cannot be allocated"));
+	assert_true(harness_log_gets(&kvd, "a slab cannot be allocated"));
 	OK(&clients[0], "decode x 4:30");
 	verified(&clients[0], "x", 130);
 	OK(&clients[0], "release x");
@@ -335,7 +335,7 @@ static void test_a_driver_that_does_not_say_who_runs(void **state)
 	verified(&clients[1], "x", 200);
 	harness_client_bye(&clients[1]);
 	assert_int_equal(harness_end(&kvd, SIGTERM), 0);
-	assert_true(harness_log_has(&kvd, "a call to a GPU's driver does not end"));
+	assert_true(harness_log_gets(&kvd, "a call to a GPU's driver does not end"));
 }
 
 /* Maps outlive the daemon: what clients hold they can go on reading and writing. */
@@ -459,7 +459,7 @@ static void test_a_slab_waits_for_a_stopped_importer(void **state)
 	/* Beyond the 5 s after which kvd takes a slab by force. */
 	harness_ask(big, "acquire y 2:400 0 7000");
 	assert_true(harness_is(big, "full"));
-	assert_true(harness_log_has(&kvd, "1 importers have not unmapped it"));
+	assert_true(harness_log_gets(&kvd, "1 importers have not unmapped it"));
 	harness_wait_figure(&kvd, figure_slab_bytes, 2 * UNITS_MIB);
 	harness_client_end(small, SIGKILL);
 	OK(big, "acquire y 2:400 0 10000");
@@ -534,7 +534,7 @@ static void test_client_without_map_operations(void **state)
 static void test_two_gpus(void **state)
 {
 	harness_start(&kvd, (const char *[]){memory, "--pool-bytes=16MiB", NULL});
-	assert_true(harness_log_has(&kvd, "device 1: cuda-"));
+	assert_true(harness_log_gets(&kvd, "device 1: cuda-"));
 	for (int i = 0; i < 2; i++) {
 		setenv("PRF_GPU", i ? "1" : "0", 1);
 		harness_client_sized(&clients[i], &kvd, NULL, NULL, 16, i ? 8192 : 4096);
@@ -568,7 +568,7 @@ static void test_a_driver_that_hangs(void **state)
 	uint64_t start_ns = units_now_ns();
 	assert_int_equal(harness_end(&kvd, SIGTERM), 0);
 	assert_true(units_now_ns() - start_ns < 10 * UNITS_NS_PER_S);
-	assert_true(harness_log_has(&kvd, "does not end"));
+	assert_true(harness_log_gets(&kvd, "does not end"));
 }
 
 static void test_memory_that_does_not_fit(void **state)
@@ -582,8 +582,8 @@ static void test_memory_that_does_not_fit(void **state)
 	assert_true(harness_is(&clients[0], "full"));
 	verified(&clients[0], "x", 16);
 	unsetenv("CUDASIM_MEMORY_BYTES");
-	assert_true(harness_log_has(&kvd, " asked, "));
-	assert_true(harness_log_has(&kvd, "the largest that fits is "));
+	assert_true(harness_log_gets(&kvd, " asked, "));
+	assert_true(harness_log_gets(&kvd, "the largest that fits is "));
 	harness_client_bye(&clients[0]);
 	harness_quiet(&kvd, 0);
 }
@@ -597,17 +597,17 @@ static void test_starts_that_cannot_be(void **state)
 {
 	setenv("CUDASIM_DEVICES", "0", 1);
 	assert_int_equal(run_with(memory), 2);
-	assert_true(harness_log_has(&kvd, "there is no NVIDIA driver here"));
+	assert_true(harness_log_gets(&kvd, "there is no NVIDIA driver here"));
 	assert_int_equal(run_with("--device-memory=auto"), 0);
 	unsetenv("CUDASIM_DEVICES");
 	assert_int_equal(harness_run(&kvd, (const char *[]){"--check-config", memory,
 							    "--devices=0,5", NULL}),
 			 2);
-	assert_true(harness_log_has(&kvd, "there is no GPU '5'"));
+	assert_true(harness_log_gets(&kvd, "there is no GPU '5'"));
 	assert_int_equal(harness_run(&kvd, (const char *[]){"--check-config", memory,
 							    "--devices=1,1", NULL}),
 			 2);
-	assert_true(harness_log_has(&kvd, "GPU 1 is named twice"));
+	assert_true(harness_log_gets(&kvd, "GPU 1 is named twice"));
 	assert_int_equal(
 		harness_run(&kvd, (const char *[]){"--check-config", "--device-memory=host",
 						   "--devices=0", NULL}),
@@ -633,14 +633,14 @@ static void test_auto(void **state)
 {
 	takes(NULL, NULL, "cuda-ipc");
 	takes("CUDASIM_MIG", "1", "cuda-vmm");
-	assert_true(harness_log_has(&kvd, "auto takes cuda-vmm"));
+	assert_true(harness_log_gets(&kvd, "auto takes cuda-vmm"));
 	takes("CUDASIM_DEVICES", "0", "host");
-	assert_true(harness_log_has(&kvd, "auto takes host"));
+	assert_true(harness_log_gets(&kvd, "auto takes host"));
 	char *dir = strdup(getenv("KVD_MODULE_DIR"));
 	setenv("KVD_MODULE_DIR", "/nonexistent", 1);
 	takes(NULL, NULL, "host");
 	assert_int_equal(run_with(memory), 2);
-	assert_true(harness_log_has(&kvd, "there is no module /nonexistent/libkvd-mem-cuda.so"));
+	assert_true(harness_log_gets(&kvd, "there is no module /nonexistent/libkvd-mem-cuda.so"));
 	setenv("KVD_MODULE_DIR", dir, 1);
 	free(dir);
 }
