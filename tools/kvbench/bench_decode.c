@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decoding of one sequence, token by token, from the start and at depth: tokens per second. The
- * limit is the bytes touched (all weights and the KV so far) over the measured read bandwidth.
+ * limit is the bytes touched (all weights and the KV so far) over the device's measured bandwidth.
  */
+#include "tools/kvbench/bench_device.h"
 #include "tools/kvbench/bench_model.h"
-#include "tools/kvbench/limits.h"
 
 #include <base/bits.h>
 #include <base/units.h>
@@ -13,8 +13,9 @@
 #define DECODE_DEPTH 4096u
 #define DECODE_TOKENS_MAX 128u
 
-static void bench_decode_case(const struct bench *b, struct bench_model *s, const char *name,
-			      uint32_t depth, uint32_t count, double bytes_per_s)
+/* 0, or 1 after a message. */
+static int bench_decode_case(const struct bench *b, struct bench_model *s, const char *name,
+			     uint32_t depth, uint32_t count, double bytes_per_s)
 {
 	const struct kvd_layout *layout = forward_layout(s->forward);
 	double kv_bytes = (double)kvd_layout_page_bytes(layout) / layout->page_tokens;
@@ -23,12 +24,15 @@ static void bench_decode_case(const struct bench *b, struct bench_model *s, cons
 	double seconds[101];
 
 	if (!bench_wanted(b, name))
-		return;
-	bench_model_prefill(s, 0, BITS_MAX(depth, 1u));
+		return 0;
+	if (bench_model_prefill(s, 0, BITS_MAX(depth, 1u)) < 0)
+		return 1;
 	for (uint32_t r = 0; r < repeat; r++) {
 		uint64_t start_ns = units_now_ns();
+
 		for (uint32_t t = 0; t < count; t++)
-			bench_model_prefill(s, depth + t, 1);
+			if (bench_model_prefill(s, depth + t, 1) < 0)
+				return 1;
 		seconds[r] = (double)(units_now_ns() - start_ns) / 1e9;
 	}
 	double rate = count / bench_median(seconds, repeat);
@@ -37,8 +41,8 @@ static void bench_decode_case(const struct bench *b, struct bench_model *s, cons
 					  .value = rate,
 					  .unit = "tok/s",
 					  .limit = bytes_per_s / touched,
-					  .fraction = bytes_per_s > 0 ? rate * touched / bytes_per_s
-								      : 0});
+					  .fraction = rate * touched / bytes_per_s});
+	return 0;
 }
 
 int bench_decode_run(const struct bench *b)
@@ -47,13 +51,14 @@ int bench_decode_run(const struct bench *b)
 
 	if (bench_model_open(&s, b, DECODE_DEPTH + DECODE_TOKENS_MAX) != 0)
 		return 1;
-	/* A device's limits are rows of the bench `ops`. */
-	double bytes_per_s =
-		s.model->ops->asynchronous
-			? 0
-			: limits_read_bytes_per_s(kernels_ctx_threads(forward_ctx(s.forward)));
-	bench_decode_case(b, &s, "tg128", 0, 128, bytes_per_s);
-	bench_decode_case(b, &s, "tg64@4096", DECODE_DEPTH, 64, bytes_per_s);
+	double bytes_per_s = bench_device_limits_bytes_per_s(
+		b, s.model->ops, kernels_ctx_threads(forward_ctx(s.forward)));
+	int status = bytes_per_s > 0 ? 0 : 1;
+
+	if (status == 0)
+		status = bench_decode_case(b, &s, "tg128", 0, 128, bytes_per_s);
+	if (status == 0)
+		status = bench_decode_case(b, &s, "tg64@4096", DECODE_DEPTH, 64, bytes_per_s);
 	bench_model_close(&s);
-	return 0;
+	return status;
 }

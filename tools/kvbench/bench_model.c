@@ -10,6 +10,8 @@
 #include <string.h>
 
 #define BENCH_MODEL_PAGE_TOKENS 64u
+#define BENCH_MODEL_CHUNK_CPU 512u
+#define BENCH_MODEL_CHUNK_DEVICE 2048u /* fewer do not keep a GPU busy */
 
 static int bench_model_load(struct bench_model *s, const struct bench *b)
 {
@@ -54,8 +56,7 @@ static int bench_model_pages(struct bench_model *s, uint32_t token_max)
 
 int bench_model_open(struct bench_model *s, const struct bench *b, uint32_t token_max)
 {
-	struct forward_limits limits = {.rows_max = BENCH_MODEL_CHUNK_TOKENS,
-					.sampled_max = 1,
+	struct forward_limits limits = {.sampled_max = 1,
 					.sequences_max = 1,
 					.context = token_max,
 					.page_tokens = BENCH_MODEL_PAGE_TOKENS,
@@ -64,8 +65,15 @@ int bench_model_open(struct bench_model *s, const struct bench *b, uint32_t toke
 
 	*s = (struct bench_model){0};
 	int err = bench_model_load(s, b);
-	if (!err)
+	if (!err) {
+		bool device = s->model->ops->asynchronous;
+
+		s->chunk_tokens = device ? BENCH_MODEL_CHUNK_DEVICE : BENCH_MODEL_CHUNK_CPU;
+		if (b->rows)
+			s->chunk_tokens = BITS_MIN(b->rows, token_max);
+		limits.rows_max = s->chunk_tokens;
 		err = forward_new(s->model, &limits, &s->forward);
+	}
 	if (!err)
 		err = bench_model_pages(s, token_max);
 	if (err)
@@ -84,10 +92,10 @@ void bench_model_close(struct bench_model *s)
 	*s = (struct bench_model){0};
 }
 
-void bench_model_prefill(struct bench_model *s, uint32_t pos, uint32_t count)
+int bench_model_prefill(struct bench_model *s, uint32_t pos, uint32_t count)
 {
 	for (uint32_t done = 0; done < count;) {
-		uint32_t rows = BITS_MIN(count - done, BENCH_MODEL_CHUNK_TOKENS), last = rows - 1;
+		uint32_t rows = BITS_MIN(count - done, s->chunk_tokens), last = rows - 1;
 		struct kernel_seq seq = {.rows = rows, .pos0 = pos + done, .pages = s->pages};
 		const struct kernel_batch batch = {.tokens = s->tokens + pos + done,
 						   .rows = rows,
@@ -96,10 +104,17 @@ void bench_model_prefill(struct bench_model *s, uint32_t pos, uint32_t count)
 						   .sampled = &last,
 						   .sampled_count = done + rows == count};
 
-		if (forward_step(s->forward, &batch) == 0 && batch.sampled_count)
+		int err = forward_step(s->forward, &batch);
+
+		if (err) {
+			fprintf(stderr, "kvbench: %s\n", forward_failure(s->forward));
+			return err;
+		}
+		if (batch.sampled_count)
 			bench_use(forward_logits(s->forward, 0));
 		done += rows;
 	}
+	return 0;
 }
 
 double bench_model_linear_flop(const struct bench_model *s)

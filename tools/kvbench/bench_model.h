@@ -8,8 +8,6 @@
 #include <engine/forward.h>
 #include <engine/model/model.h>
 
-#define BENCH_MODEL_CHUNK_TOKENS 512u
-
 struct bench_model {
 	struct model *model;
 	struct forward *forward;
@@ -19,13 +17,15 @@ struct bench_model {
 	size_t memory_bytes;
 	uint32_t *tokens;
 	uint32_t token_max;
+	uint32_t chunk_tokens;
 };
 
 /* Loads b->model, with room for token_max tokens. 0 or -errno after a message. */
 int bench_model_open(struct bench_model *s, const struct bench *b, uint32_t token_max);
 void bench_model_close(struct bench_model *s);
-/* Computes tokens [pos, pos + count) in chunks; the last row's logits are computed too. */
-void bench_model_prefill(struct bench_model *s, uint32_t pos, uint32_t count);
+/* Computes tokens [pos, pos + count) in chunks; the last row's logits are computed too. 0, or
+ * -errno after a message: the device has failed. */
+int bench_model_prefill(struct bench_model *s, uint32_t pos, uint32_t count);
 /* FLOPs of the linear layers for one token, the head not counted; of the head; of attention to
  * `depth` tokens. Multiply-adds count as two. */
 double bench_model_linear_flop(const struct bench_model *s);

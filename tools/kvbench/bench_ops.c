@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every operation of a device's table at the shape of a small model, through the seam that the
- * engine uses: a step is begun, the operation is queued many times, the step is waited for. So a
- * device is kept busy, and a processor does what it always does. The limits are measured the same
- * way in the same run: a large square product for arithmetic, copies of pages for memory (a byte
- * copied is read and written).
+ * Every operation of a device's table at the shape of a small model, beside the limits measured in
+ * the same run: arithmetic for products and attention of prompts, memory for the others. Inputs
+ * and outputs walk through two large areas, K and V through the layers of a page, so that what is
+ * timed is memory and no cache.
  */
-#include "tools/kvbench/bench.h"
+#include "tools/kvbench/bench_device.h"
 
 #include <base/bits.h>
-#include <base/units.h>
-#include <kernels/kernels.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define OPS_HIDDEN 576u
 #define OPS_FFN 1536u
@@ -22,45 +18,43 @@
 #define OPS_HEAD_DIM 64u
 #define OPS_QKV ((OPS_HEADS + 2 * OPS_KV_HEADS) * OPS_HEAD_DIM)
 #define OPS_VOCAB 49152u
-#define OPS_PAGE_TOKENS 64u
-#define OPS_LAYERS 2u /* of a page: enough for a stride */
 #define OPS_ROWS_CPU 512u
 #define OPS_ROWS_DEVICE 4096u
 #define OPS_DEPTH 2048u /* keys of a row that decodes */
-#define OPS_SAMPLED 16u
-#define OPS_SQUARE 4096u /* width and depth of the product that is the limit */
-#define OPS_COPY_BYTES (32 * UNITS_MIB)
-#define OPS_ENOUGH_NS (5 * UNITS_NS_PER_MS)
-#define OPS_TIMES_MAX 256u
-#define OPS_SAMPLES_MAX 101u
-
-enum ops_kind { OPS_GEMM, OPS_SWIGLU, OPS_LIMIT, OPS_WEIGHTS };
+#define OPS_SAMPLED_CPU 16u
+#define OPS_SAMPLED_DEVICE 64u
+#define OPS_SAMPLED_PART 4u /* of the rows, at most */
+#define OPS_COPY_BYTES (8 * UNITS_MIB)
 
 struct ops_bench {
-	const struct bench *b;
-	const struct kernel_ops *ops;
-	struct kernels_ctx *ctx;
+	struct bench_device d;
 	struct kvd_layout layout;
-	uint32_t rows, keys;
+	uint32_t rows, sampled_count;
 	double flops, bytes_per_s;
-	struct kernel_weight w[OPS_WEIGHTS];
-	float *x, *norm, *inv_freq, *logits;
-	kernel_bf16 *narrow; /* what enters a product */
-	void *out;	     /* of any operation */
-	char *pages;
+	struct kernel_weight table, qkv, gate_up;
+	struct bench_ring tables; /* copies of the table */
+	char *in, *out;		  /* areas of inputs and of outputs */
+	size_t area_bytes;
+	struct bench_ring in_ring, out_ring; /* over them, in the pieces of the current case */
+	float *norm, *inv_freq;
 	uint64_t *page;	  /* addresses */
 	uint32_t *tokens; /* the host's, as all of a batch */
-	uint32_t sampled[OPS_SAMPLED];
-	struct kernel_sample_params params[OPS_SAMPLED];
-	uint32_t drawn[OPS_SAMPLED];
-	float logprobs[OPS_SAMPLED];
+	uint32_t sampled[OPS_SAMPLED_DEVICE];
+	struct kernel_sample_params params[OPS_SAMPLED_DEVICE];
+	uint32_t drawn[OPS_SAMPLED_DEVICE];
+	float logprobs[OPS_SAMPLED_DEVICE];
+};
+
+/* One launch: bytes that it reads of `in` and writes of `out`, and of other memory; or FLOP. */
+struct ops_work {
+	double in_bytes, out_bytes, other_bytes;
+	double flop;
 };
 
 struct ops_case {
 	const char *name;
-	void (*run)(struct ops_bench *d, const struct kernel_batch *b);
-	double (*work)(const struct ops_bench *d); /* bytes, or FLOP */
-	bool flop;
+	void (*run)(void *arg, const struct kernel_batch *given, uint32_t turn);
+	struct ops_work (*work)(const struct ops_bench *o);
 	bool decodes; /* one row behind OPS_DEPTH keys */
 	float top_p;
 };
@@ -68,366 +62,351 @@ struct ops_case {
 /* --- the operations ----------------------------------------------------------------------------
  */
 
-static void product(struct ops_bench *d, enum ops_kind kind, enum kernel_gemm_out out,
-		    const struct kernel_batch *b)
+static void product(struct ops_bench *o, const struct kernel_weight *w, enum kernel_gemm_out out,
+		    uint32_t turn)
 {
-	const struct kernel_weight *w = &d->w[kind];
 	const struct kernel_gemm g = {
 		.w = w,
-		.x = d->narrow,
-		.y = d->out,
-		.m = b->rows,
+		.x = bench_ring_at(&o->in_ring, turn),
+		.y = bench_ring_at(&o->out_ring, turn),
+		.m = o->rows,
 		.ldx = w->k,
-		.ldy = kind == OPS_SWIGLU ? w->n / 2 : w->n,
+		.ldy = out == KERNEL_OUT_SWIGLU ? w->n / 2 : w->n,
 		.out = out,
 	};
 
-	d->ops->gemm(d->ctx, &g);
+	o->d.ops->gemm(o->d.ctx, &g);
 }
 
-static void run_embed(struct ops_bench *d, const struct kernel_batch *b)
+static void run_embed(void *arg, const struct kernel_batch *given, uint32_t turn)
 {
-	d->ops->embed(d->ctx, &d->w[OPS_GEMM], b->tokens, d->out, b->rows);
+	struct ops_bench *o = arg;
+	struct kernel_weight w = o->table;
+
+	w.data = bench_ring_at(&o->tables, turn);
+	o->d.ops->embed(o->d.ctx, &w, given->tokens, bench_ring_at(&o->out_ring, turn), o->rows);
 }
 
-static void run_norm(struct ops_bench *d, const struct kernel_batch *b)
+static void run_norm(void *arg, const struct kernel_batch *given, uint32_t turn)
 {
-	d->ops->rmsnorm(d->ctx, d->x, d->norm, 1e-5f, d->out, b->rows, OPS_HIDDEN);
+	struct ops_bench *o = arg;
+
+	o->d.ops->rmsnorm(o->d.ctx, bench_ring_at(&o->in_ring, turn), o->norm, 1e-5f,
+			  bench_ring_at(&o->out_ring, turn), o->rows, OPS_HIDDEN);
 }
 
-static void run_gemm(struct ops_bench *d, const struct kernel_batch *b)
+static void run_gemm(void *arg, const struct kernel_batch *given, uint32_t turn)
 {
-	product(d, OPS_GEMM, KERNEL_OUT_F32, b);
+	struct ops_bench *o = arg;
+
+	product(o, &o->qkv, KERNEL_OUT_F32, turn);
 }
 
-static void run_swiglu(struct ops_bench *d, const struct kernel_batch *b)
+static void run_swiglu(void *arg, const struct kernel_batch *given, uint32_t turn)
 {
-	product(d, OPS_SWIGLU, KERNEL_OUT_SWIGLU, b);
+	struct ops_bench *o = arg;
+
+	product(o, &o->gate_up, KERNEL_OUT_SWIGLU, turn);
 }
 
-static void run_limit(struct ops_bench *d, const struct kernel_batch *b)
+static void run_rope(void *arg, const struct kernel_batch *given, uint32_t turn)
 {
-	product(d, OPS_LIMIT, KERNEL_OUT_BF16, b);
-}
-
-static void run_rope(struct ops_bench *d, const struct kernel_batch *b)
-{
-	const struct kernel_rope_store r = {.qkv = d->x,
-					    .q = d->out,
-					    .inv_freq = d->inv_freq,
+	struct ops_bench *o = arg;
+	const struct kernel_rope_store r = {.qkv = bench_ring_at(&o->in_ring, turn),
+					    .q = bench_ring_at(&o->out_ring, turn),
+					    .inv_freq = o->inv_freq,
 					    .norm_eps = 1e-5f,
 					    .heads = OPS_HEADS,
 					    .rope_dim = OPS_HEAD_DIM,
-					    .layout = &d->layout,
-					    .seqs = b->seqs,
-					    .seq_count = b->seq_count};
+					    .layer = turn % o->layout.layers,
+					    .layout = &o->layout,
+					    .seqs = given->seqs,
+					    .seq_count = given->seq_count};
 
-	d->ops->rope_store(d->ctx, &r);
+	o->d.ops->rope_store(o->d.ctx, &r);
 }
 
-static void run_attention(struct ops_bench *d, const struct kernel_batch *b)
+static void run_attention(void *arg, const struct kernel_batch *given, uint32_t turn)
 {
-	const struct kernel_attention a = {.q = d->narrow,
-					   .out = d->out,
+	struct ops_bench *o = arg;
+	const struct kernel_attention a = {.q = bench_ring_at(&o->in_ring, turn),
+					   .out = bench_ring_at(&o->out_ring, turn),
 					   .heads = OPS_HEADS,
 					   .scale = 0.125f,
-					   .layout = &d->layout,
-					   .seqs = b->seqs,
-					   .seq_count = b->seq_count};
+					   .layer = turn % o->layout.layers,
+					   .layout = &o->layout,
+					   .seqs = given->seqs,
+					   .seq_count = given->seq_count};
 
-	d->ops->attention(d->ctx, &a);
+	o->d.ops->attention(o->d.ctx, &a);
 }
 
-static void run_gather(struct ops_bench *d, const struct kernel_batch *b)
+static void run_gather(void *arg, const struct kernel_batch *given, uint32_t turn)
 {
-	d->ops->gather(d->ctx, d->x, b->sampled, b->sampled_count, OPS_HIDDEN, d->out);
+	struct ops_bench *o = arg;
+
+	o->d.ops->gather(o->d.ctx, bench_ring_at(&o->in_ring, turn), given->sampled,
+			 given->sampled_count, OPS_HIDDEN, bench_ring_at(&o->out_ring, turn));
 }
 
-static void run_sample(struct ops_bench *d, const struct kernel_batch *b)
+static void run_sample(void *arg, const struct kernel_batch *given, uint32_t turn)
 {
-	d->ops->sample(d->ctx, d->logits, b->sampled_count, OPS_VOCAB, b->params, b->out_tokens,
-		       b->out_logprobs);
+	struct ops_bench *o = arg;
+
+	o->d.ops->sample(o->d.ctx, bench_ring_at(&o->in_ring, turn), given->sampled_count,
+			 OPS_VOCAB, given->params, given->out_tokens, given->out_logprobs);
+}
+
+/* Between steps, one at a time: it has ended when it returns. */
+static void run_copy(void *arg, const struct kernel_batch *given, uint32_t turn)
+{
+	struct ops_bench *o = arg;
+
+	o->d.ops->page_copy(o->d.ctx, (uintptr_t)bench_ring_at(&o->out_ring, turn),
+			    (uintptr_t)bench_ring_at(&o->in_ring, turn), OPS_COPY_BYTES);
 }
 
 /* --- their work --------------------------------------------------------------------------------
  */
 
-static double work_embed(const struct ops_bench *d)
+static struct ops_work work_embed(const struct ops_bench *o)
 {
-	return (double)d->rows * OPS_HIDDEN * (2 + 4);
+	double numbers = (double)o->rows * OPS_HIDDEN;
+
+	return (struct ops_work){.out_bytes = 4 * numbers, .other_bytes = 2 * numbers};
 }
 
-static double work_norm(const struct ops_bench *d)
+static struct ops_work work_norm(const struct ops_bench *o)
 {
-	return (double)d->rows * OPS_HIDDEN * (4 + 2);
+	double numbers = (double)o->rows * OPS_HIDDEN;
+
+	return (struct ops_work){.in_bytes = 4 * numbers, .out_bytes = 2 * numbers};
 }
 
-static double work_gemm(const struct ops_bench *d)
+static struct ops_work work_product(const struct ops_bench *o, uint32_t n, uint32_t out_bytes)
 {
-	return 2.0 * d->rows * OPS_QKV * OPS_HIDDEN;
+	return (struct ops_work){.in_bytes = 2.0 * o->rows * OPS_HIDDEN,
+				 .out_bytes = (double)o->rows * out_bytes,
+				 .flop = 2.0 * o->rows * n * OPS_HIDDEN};
 }
 
-static double work_swiglu(const struct ops_bench *d)
+static struct ops_work work_gemm(const struct ops_bench *o)
 {
-	return 2.0 * d->rows * 2 * OPS_FFN * OPS_HIDDEN;
+	return work_product(o, OPS_QKV, 4 * OPS_QKV);
 }
 
-static double work_limit(const struct ops_bench *d)
+static struct ops_work work_swiglu(const struct ops_bench *o)
 {
-	return 2.0 * d->rows * OPS_SQUARE * OPS_SQUARE;
+	return work_product(o, 2 * OPS_FFN, 2 * OPS_FFN);
 }
 
-static double work_rope(const struct ops_bench *d)
+static struct ops_work work_rope(const struct ops_bench *o)
 {
-	return (double)d->rows * OPS_QKV * (4 + 2);
+	double rows = o->rows;
+
+	return (struct ops_work){.in_bytes = 4 * rows * OPS_QKV,
+				 .out_bytes = 2 * rows * OPS_HEADS * OPS_HEAD_DIM,
+				 .other_bytes = 2 * rows * 2 * OPS_KV_HEADS * OPS_HEAD_DIM};
 }
 
 /* Causal: half of a square of scores, and the same again for the values. */
-static double work_attention(const struct ops_bench *d)
+static struct ops_work work_attention(const struct ops_bench *o)
 {
-	return 2.0 * OPS_HEADS * OPS_HEAD_DIM * (double)d->rows * (d->rows + 1);
+	double q_bytes = 2.0 * o->rows * OPS_HEADS * OPS_HEAD_DIM;
+
+	return (struct ops_work){.in_bytes = q_bytes,
+				 .out_bytes = q_bytes,
+				 .flop = 2.0 * OPS_HEADS * OPS_HEAD_DIM * (double)o->rows *
+					 (o->rows + 1)};
 }
 
-static double work_decode(const struct ops_bench *d)
+static struct ops_work work_decode(const struct ops_bench *o)
 {
-	return 2.0 * OPS_KV_HEADS * OPS_HEAD_DIM * 2 * OPS_DEPTH;
+	double q_bytes = 2.0 * OPS_HEADS * OPS_HEAD_DIM;
+
+	return (struct ops_work){.in_bytes = q_bytes,
+				 .out_bytes = q_bytes,
+				 .other_bytes = 2.0 * OPS_KV_HEADS * OPS_HEAD_DIM * 2 * OPS_DEPTH};
 }
 
-static double work_gather(const struct ops_bench *d)
+static struct ops_work work_gather(const struct ops_bench *o)
 {
-	return (double)OPS_SAMPLED * OPS_HIDDEN * (4 + 4);
+	double bytes = 4.0 * o->sampled_count * OPS_HIDDEN;
+
+	return (struct ops_work){.in_bytes = bytes, .out_bytes = bytes};
 }
 
-static double work_sample(const struct ops_bench *d)
+static struct ops_work work_sample(const struct ops_bench *o)
 {
-	return (double)OPS_SAMPLED * OPS_VOCAB * 4;
+	return (struct ops_work){.in_bytes = 4.0 * o->sampled_count * OPS_VOCAB};
 }
 
-static const struct ops_case ops_limit = {.run = run_limit, .work = work_limit, .flop = true};
+static struct ops_work work_copy(const struct ops_bench *o)
+{
+	return (struct ops_work){.in_bytes = OPS_COPY_BYTES, .out_bytes = OPS_COPY_BYTES};
+}
+
 static const struct ops_case ops_cases[] = {
-	{"embed", run_embed, work_embed, false, false, 0},
-	{"rmsnorm", run_norm, work_norm, false, false, 0},
-	{"gemm qkv", run_gemm, work_gemm, true, false, 0},
-	{"gemm gate up, swiglu", run_swiglu, work_swiglu, true, false, 0},
-	{"rope and store", run_rope, work_rope, false, false, 0},
-	{"attention, prefill", run_attention, work_attention, true, false, 0},
-	{"attention, decode", run_attention, work_decode, false, true, 0},
-	{"gather", run_gather, work_gather, false, false, 0},
-	{"sample, argmax", run_sample, work_sample, false, false, 0},
-	{"sample, top-p", run_sample, work_sample, false, false, 0.9f},
+	{"embed", run_embed, work_embed, false, 0},
+	{"rmsnorm", run_norm, work_norm, false, 0},
+	{"gemm qkv", run_gemm, work_gemm, false, 0},
+	{"gemm gate up, swiglu", run_swiglu, work_swiglu, false, 0},
+	{"rope and store", run_rope, work_rope, false, 0},
+	{"attention, prefill", run_attention, work_attention, false, 0},
+	{"attention, decode", run_attention, work_decode, true, 0},
+	{"gather", run_gather, work_gather, false, 0},
+	{"sample, argmax", run_sample, work_sample, false, 0},
+	{"sample, top-p", run_sample, work_sample, false, 0.9f},
+	{"page copy", run_copy, work_copy, false, 0},
 };
 
-/* --- time --------------------------------------------------------------------------------------
+/* --- their time --------------------------------------------------------------------------------
  */
 
-/* One step in which the operation is queued `times`; its duration. */
-static uint64_t step_ns(struct ops_bench *d, const struct ops_case *c, uint32_t times)
+static struct bench_ring pieces(const struct ops_bench *o, char *area, double piece_bytes)
 {
-	const struct kernel_seq seq = {.rows = c->decodes ? 1 : d->rows,
-				       .pos0 = c->decodes ? OPS_DEPTH - 1 : 0,
-				       .pages = d->page};
-	const struct kernel_batch in = {.tokens = d->tokens,
-					.seqs = &seq,
-					.sampled = d->sampled,
-					.params = d->params,
-					.out_tokens = d->drawn,
-					.out_logprobs = d->logprobs,
-					.rows = seq.rows,
-					.seq_count = 1,
-					.sampled_count = c->decodes ? 1 : OPS_SAMPLED};
-	struct kernel_batch given;
+	return bench_device_ring(area, o->area_bytes,
+				 (size_t)BITS_MAX(piece_bytes, BENCH_DEVICE_ALIGN));
+}
 
-	for (uint32_t i = 0; i < OPS_SAMPLED; i++)
-		d->params[i] = (struct kernel_sample_params){.temperature = c->top_p > 0,
+static double seconds_of(struct ops_bench *o, const struct ops_case *c)
+{
+	const struct kernel_seq seq = {.rows = c->decodes ? 1 : o->rows,
+				       .pos0 = c->decodes ? OPS_DEPTH - 1 : 0,
+				       .pages = o->page};
+	const struct kernel_batch batch = {.tokens = o->tokens,
+					   .seqs = &seq,
+					   .sampled = o->sampled,
+					   .params = o->params,
+					   .out_tokens = o->drawn,
+					   .out_logprobs = o->logprobs,
+					   .rows = seq.rows,
+					   .seq_count = 1,
+					   .sampled_count = c->decodes ? 1 : o->sampled_count};
+	const struct bench_load load = {c->run, o, c->run == run_copy ? NULL : &batch};
+
+	for (uint32_t i = 0; i < o->sampled_count; i++)
+		o->params[i] = (struct kernel_sample_params){.temperature = c->top_p > 0,
 							     .top_p = c->top_p > 0 ? c->top_p : 1,
 							     .uniform = 0.5f};
-	uint64_t from_ns = units_now_ns();
+	return bench_device_seconds(&o->d, &load);
+}
 
-	if (d->ops->step_begin(d->ctx, &in, &given) != KERNEL_STEP_RUN)
+static int case_run(struct ops_bench *o, const struct ops_case *c)
+{
+	struct ops_work w = c->work(o);
+	double bytes = w.in_bytes + w.out_bytes + w.other_bytes;
+
+	if (!bench_wanted(o->d.b, c->name))
 		return 0;
-	for (uint32_t i = 0; i < times; i++)
-		c->run(d, &given);
-	d->ops->step_end(d->ctx);
-	if (d->ops->step_wait(d->ctx) < 0)
-		return 0;
-	return units_now_ns() - from_ns;
+	o->in_ring = pieces(o, o->in, w.in_bytes);
+	o->out_ring = pieces(o, o->out, w.out_bytes);
+	if (w.flop > 0)
+		return bench_device_emit(&o->d, c->name, w.flop, seconds_of(o, c), true, o->flops);
+	return bench_device_emit(&o->d, c->name, bytes, seconds_of(o, c), false, o->bytes_per_s);
 }
 
-/* Work a second; 0: the device has failed. */
-static double rate_of(struct ops_bench *d, const struct ops_case *c)
+static int run_all(struct ops_bench *o)
 {
-	double seconds[OPS_SAMPLES_MAX];
-	uint32_t samples = BITS_MIN(d->b->repeat ? d->b->repeat : 9, OPS_SAMPLES_MAX), times = 1;
-	uint64_t ns = step_ns(d, c, 1);
+	uint32_t threads = kernels_ctx_threads(o->d.ctx);
+	int status;
 
-	for (; ns && ns < OPS_ENOUGH_NS && times < OPS_TIMES_MAX; ns = step_ns(d, c, times))
-		times *= 2;
-	for (uint32_t i = 0; ns && i < samples; i++) {
-		ns = step_ns(d, c, times);
-		seconds[i] = (double)ns / 1e9 / times;
-	}
-	return ns ? c->work(d) / bench_median(seconds, samples) : 0;
-}
-
-static double copy_rate(struct ops_bench *d)
-{
-	double seconds[OPS_SAMPLES_MAX];
-	uint32_t samples = BITS_MIN(d->b->repeat ? d->b->repeat : 9, OPS_SAMPLES_MAX);
-	uint64_t at = (uintptr_t)d->out;
-
-	for (uint32_t i = 0; i < samples; i++) {
-		uint64_t from_ns = units_now_ns();
-
-		d->ops->page_copy(d->ctx, at, at + OPS_COPY_BYTES, OPS_COPY_BYTES);
-		seconds[i] = (double)(units_now_ns() - from_ns) / 1e9;
-	}
-	return 2.0 * OPS_COPY_BYTES / bench_median(seconds, samples);
-}
-
-static int emit(struct ops_bench *d, const char *name, double rate, bool flop, double limit)
-{
-	if (rate <= 0) {
-		fprintf(stderr, "kvbench: ops: %s: %s\n", name, d->ops->failure(d->ctx));
-		return 1;
-	}
-	bench_emit(d->b, &(struct bench_row){.bench = "ops",
-					     .name = name,
-					     .value = rate / 1e9,
-					     .unit = flop ? "GFLOP/s" : "GB/s",
-					     .limit = limit / 1e9,
-					     .fraction = limit > 0 ? rate / limit : 0});
-	return 0;
-}
-
-static int run_all(struct ops_bench *d)
-{
-	d->flops = rate_of(d, &ops_limit);
-	d->bytes_per_s = copy_rate(d);
-	int status = emit(d, "limit product", d->flops, true, 0);
-
-	if (status == 0)
-		status = emit(d, "limit page copy", d->bytes_per_s, false, 0);
-	for (size_t i = 0; i < ARRAY_LEN(ops_cases) && status == 0; i++) {
-		const struct ops_case *c = &ops_cases[i];
-
-		if (bench_wanted(d->b, c->name))
-			status = emit(d, c->name, rate_of(d, c), c->flop,
-				      c->flop ? d->flops : d->bytes_per_s);
-	}
+	o->flops = bench_device_limits_flops(o->d.b, o->d.ops, threads);
+	o->bytes_per_s = bench_device_limits_bytes_per_s(o->d.b, o->d.ops, threads);
+	status = bench_device_limit_rows(&o->d, o->flops, o->bytes_per_s);
+	for (size_t i = 0; i < ARRAY_LEN(ops_cases) && status == 0; i++)
+		status = case_run(o, &ops_cases[i]);
 	return status;
 }
 
 /* --- memory ------------------------------------------------------------------------------------
  */
 
-/* Ordinary bf16 numbers: what arithmetic costs may depend on them. As f32 they are ordinary too. */
-static void *filled(struct ops_bench *d, size_t bytes)
+static bool make_weights(struct ops_bench *o)
 {
-	void *memory = d->ops->memory_new(d->ops, bytes);
-	kernel_bf16 *numbers = malloc(bytes);
-
-	for (size_t i = 0; numbers && i < bytes / 2; i++)
-		numbers[i] = (kernel_bf16)((i & 1 ? 0xbc00 : 0x3c00) + i * 7919 % 997);
-	if (memory && (!numbers || d->ops->memory_write(d->ops, memory, numbers, bytes) < 0)) {
-		d->ops->memory_free(d->ops, memory, bytes);
-		memory = NULL;
-	}
-	free(numbers);
-	return memory;
+	o->table = (struct kernel_weight){
+		.kind = KERNEL_WEIGHT_PLAIN, .n = OPS_VOCAB, .k = OPS_HIDDEN};
+	o->qkv = (struct kernel_weight){.kind = KERNEL_WEIGHT_PLAIN, .n = OPS_QKV, .k = OPS_HIDDEN};
+	o->gate_up = (struct kernel_weight){
+		.kind = KERNEL_WEIGHT_GATE_UP, .n = 2 * OPS_FFN, .k = OPS_HIDDEN};
+	return bench_device_weights(&o->d, &o->table, BENCH_DEVICE_RING_BYTES, &o->tables) &&
+	       bench_device_weights(&o->d, &o->qkv, 0, NULL) &&
+	       bench_device_weights(&o->d, &o->gate_up, 0, NULL);
 }
 
-static bool weight(struct ops_bench *d, enum ops_kind kind, uint32_t n, uint32_t k)
+static bool make_pages(struct ops_bench *o)
 {
-	enum kernel_weight_kind how =
-		kind == OPS_SWIGLU ? KERNEL_WEIGHT_GATE_UP : KERNEL_WEIGHT_PLAIN;
-	size_t bytes = d->ops->weight_bytes(how, n, k);
+	uint64_t bytes = kvd_layout_page_bytes(&o->layout);
+	uint32_t count =
+		(uint32_t)bits_div_ceil(BITS_MAX(o->rows, OPS_DEPTH), BENCH_DEVICE_PAGE_TOKENS);
+	char *pages = bench_device_memory(&o->d, count * bytes);
 
-	d->w[kind] = (struct kernel_weight){how, n, k, filled(d, bytes), bytes};
-	return d->w[kind].data != NULL;
+	o->page = calloc(count, sizeof(*o->page));
+	for (uint32_t i = 0; o->page && i < count; i++)
+		o->page[i] = (uintptr_t)pages + i * bytes;
+	return pages && o->page;
 }
 
-static bool make_pages(struct ops_bench *d)
+static bool make_memory(struct ops_bench *o)
 {
-	uint64_t bytes = kvd_layout_page_bytes(&d->layout);
-	uint32_t count = (uint32_t)bits_div_ceil(d->keys, OPS_PAGE_TOKENS);
-
-	d->pages = filled(d, count * bytes);
-	d->page = calloc(count, sizeof(*d->page));
-	for (uint32_t i = 0; d->page && i < count; i++)
-		d->page[i] = (uintptr_t)d->pages + i * bytes;
-	return d->pages && d->page;
+	o->area_bytes = BITS_MAX(BENCH_DEVICE_RING_BYTES,
+				 (size_t)o->rows * OPS_QKV * sizeof(float) + BENCH_DEVICE_ALIGN);
+	o->in = bench_device_memory(&o->d, o->area_bytes);
+	o->out = o->in ? bench_device_memory(&o->d, o->area_bytes) : NULL;
+	o->norm = o->out ? bench_device_memory(&o->d, OPS_HIDDEN * sizeof(float)) : NULL;
+	o->inv_freq = o->norm ? bench_device_memory(&o->d, OPS_HEAD_DIM / 2 * sizeof(float)) : NULL;
+	o->tokens = calloc(o->rows, sizeof(*o->tokens));
+	for (uint32_t i = 0; o->tokens && i < o->rows; i++)
+		o->tokens[i] = i * 7919 % OPS_VOCAB;
+	for (uint32_t i = 0; i < o->sampled_count; i++)
+		o->sampled[i] = i;
+	return o->inv_freq && o->tokens && make_weights(o) && make_pages(o);
 }
 
-static bool make_memory(struct ops_bench *d)
-{
-	size_t widest = BITS_MAX(OPS_SQUARE, OPS_QKV);
-
-	d->x = filled(d, (size_t)d->rows * widest * 4);
-	d->narrow = filled(d, (size_t)d->rows * widest * 2);
-	d->out = filled(d, BITS_MAX((size_t)d->rows * widest * 4, 2 * OPS_COPY_BYTES));
-	d->norm = filled(d, OPS_HIDDEN * 4);
-	d->inv_freq = filled(d, OPS_HEAD_DIM * 2);
-	d->logits = filled(d, (size_t)OPS_SAMPLED * OPS_VOCAB * 4);
-	d->tokens = calloc(d->rows, sizeof(*d->tokens));
-	for (uint32_t i = 0; d->tokens && i < d->rows; i++)
-		d->tokens[i] = i % OPS_QKV;
-	for (uint32_t i = 0; i < OPS_SAMPLED; i++)
-		d->sampled[i] = i;
-	return d->x && d->narrow && d->out && d->norm && d->inv_freq && d->logits && d->tokens &&
-	       weight(d, OPS_GEMM, OPS_QKV, OPS_HIDDEN) &&
-	       weight(d, OPS_SWIGLU, 2 * OPS_FFN, OPS_HIDDEN) &&
-	       weight(d, OPS_LIMIT, OPS_SQUARE, OPS_SQUARE) && make_pages(d);
-}
-
-static int open_ctx(struct ops_bench *d)
+static int open_ctx(struct ops_bench *o)
 {
 	const struct kernels_limits limits = {
-		.rows_max = d->rows,
-		.k_max = OPS_SQUARE,
-		.n_max = OPS_SQUARE,
+		.rows_max = o->rows,
+		.k_max = OPS_HIDDEN,
+		.n_max = 2 * OPS_FFN,
 		.heads_max = OPS_HEADS,
 		.kv_heads = OPS_KV_HEADS,
 		.head_dim_max = OPS_HEAD_DIM,
 		.vocab = OPS_VOCAB,
-		.sampled_max = OPS_SAMPLED,
+		.sampled_max = o->sampled_count,
 		.sequences_max = 1,
-		.pages_max = (uint32_t)bits_div_ceil(d->keys, OPS_PAGE_TOKENS),
-		.page_tokens = OPS_PAGE_TOKENS,
-		.page_bytes = kvd_layout_page_bytes(&d->layout),
+		.pages_max = (uint32_t)bits_div_ceil(BITS_MAX(o->rows, OPS_DEPTH),
+						     BENCH_DEVICE_PAGE_TOKENS),
+		.page_tokens = BENCH_DEVICE_PAGE_TOKENS,
+		.page_bytes = kvd_layout_page_bytes(&o->layout),
 	};
 
-	return kernels_ctx_new(d->ops, &limits, d->b->threads, &d->ctx);
-}
-
-/* What a device's memory holds ends with the process; the host's is given back. */
-static void close_all(struct ops_bench *d)
-{
-	kernels_ctx_free(d->ctx);
-	free(d->page);
-	free(d->tokens);
+	return bench_device_ctx(&o->d, &limits);
 }
 
 int bench_ops_run(const struct bench *b)
 {
-	struct ops_bench d = {.b = b,
-			      .layout = {.layers = OPS_LAYERS,
-					 .kv_heads = OPS_KV_HEADS,
-					 .head_dim = OPS_HEAD_DIM,
-					 .page_tokens = OPS_PAGE_TOKENS,
-					 .element_bytes = 2}};
+	struct ops_bench o = {
+		.layout = {.layers = bench_device_layers(OPS_DEPTH, OPS_KV_HEADS, OPS_HEAD_DIM),
+			   .kv_heads = OPS_KV_HEADS,
+			   .head_dim = OPS_HEAD_DIM,
+			   .page_tokens = BENCH_DEVICE_PAGE_TOKENS,
+			   .element_bytes = sizeof(kernel_bf16)}};
 	int status = 1;
 
-	d.ops = bench_kernels(b);
-	if (!d.ops)
+	if (bench_device_open(&o.d, b, "ops") < 0)
 		return 1;
-	d.rows = d.ops->asynchronous ? OPS_ROWS_DEVICE : OPS_ROWS_CPU;
-	if (b->rows)
-		d.rows = BITS_MAX(b->rows, OPS_SAMPLED);
-	d.keys = BITS_MAX(d.rows, OPS_DEPTH);
-	if (open_ctx(&d) < 0 || !make_memory(&d))
-		fprintf(stderr, "kvbench: ops: not enough memory on %s\n", d.ops->name);
-	else
-		status = run_all(&d);
-	close_all(&d);
+	bool device = o.d.ops->asynchronous;
+	o.rows = BITS_MAX(b->rows  ? b->rows
+			  : device ? OPS_ROWS_DEVICE
+				   : OPS_ROWS_CPU,
+			  OPS_SAMPLED_PART);
+	o.sampled_count =
+		BITS_MIN(device ? OPS_SAMPLED_DEVICE : OPS_SAMPLED_CPU, o.rows / OPS_SAMPLED_PART);
+	if (open_ctx(&o) == 0 && make_memory(&o))
+		status = run_all(&o);
+	bench_device_close(&o.d);
+	free(o.page);
+	free(o.tokens);
 	return status;
 }

@@ -18,7 +18,7 @@ static const struct {
 	{"gemm", "matrix products at the model's shapes, against the measured FLOP/s",
 	 bench_gemm_run},
 	{"attention", "flash attention over pages, prefill and decode", bench_attention_run},
-	{"ops", "each operation of a device's table, at the shape of a small model", bench_ops_run},
+	{"ops", "each operation of a device's table, beside its measured limits", bench_ops_run},
 	{"prefill", "tokens per second of a whole prefill; needs --model", bench_prefill_run},
 	{"decode", "tokens per second of decoding, at depths; needs --model", bench_decode_run},
 	{"acquire", "match and pin a cached prefix through a real daemon", bench_acquire_run},
@@ -33,8 +33,9 @@ static void main_help(void)
 	for (size_t i = 0; i < ARRAY_LEN(main_benches); i++)
 		printf("  %-10s %s\n", main_benches[i].name, main_benches[i].summary);
 	printf("\n  --json         one object a line: bench, case, value, unit, limit, fraction\n"
-	       "  --device NAME  kernels of ops, prefill and decode: cpu, cpu:ISA, cuda:N\n"
-	       "  --rows N       rows of a step of ops; default: 512, on a GPU 4096\n"
+	       "  --device NAME  kernels of all but acquire, ring, replay: cpu, cpu:ISA, cuda:N\n"
+	       "  --rows N       of a launch of ops, default: 512, on a GPU 4096; of a chunk of\n"
+	       "                 prefill, default: 512, on a GPU 2048\n"
 	       "  --threads N    threads of the kernels; default: one per core\n"
 	       "  --model FILE   a GGUF file; default: $KVD_MODEL\n"
 	       "  --kvd FILE     the daemon's program; default: beside this one, then PATH\n"
