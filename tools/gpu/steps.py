@@ -10,6 +10,14 @@ PARTS = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(PARTS))
 
 
+# Of kvbench: beside the limits that each measures itself.
+BENCHES = (("ops", "every operation of the table", 40),
+           ("gemm", "matrix products of models", 40),
+           ("attention", "attention over pages, as the engine calls it", 40),
+           ("prefill", "tokens per second of a whole prefill", 40),
+           ("decode", "tokens per second of decoding", 40))
+
+
 @dataclass
 class Step:
     name: str
@@ -24,6 +32,10 @@ def script(name, *args):
 
 def scene(build, *args):
     return script("scene.py", "--build", build, "--work", os.path.join(build, "gpu-check"), *args)
+
+
+def bench(build, name):
+    return script("bench.py", "--build", build, "--work", os.path.join(build, "gpu-check"), name)
 
 
 def all_steps(build, deps):
@@ -56,9 +68,8 @@ def all_steps(build, deps):
              program("probe_mps"), 40),
         Step("attention", "flash attention against GEMM peak, bandwidth, standard attention",
              program("perf_attention"), 60),
-        Step("operations", "every operation of the table against its limit",
-             ["env", "KVD_MODULE_DIR=" + os.path.join(build, "kernels", "cuda"),
-              os.path.join(build, "tools", "kvbench", "kvbench"), "ops", "--device", "cuda:0"], 40),
+        *(Step("bench-" + name, title, bench(build, name), limit_s)
+          for name, title, limit_s in BENCHES),
     ]
 
 
