@@ -90,7 +90,7 @@ void *bench_device_memory(struct bench_device *d, size_t bytes)
 
 	if (at && fill(d, at, bytes) == 0)
 		return at;
-	said(d, "not enough memory");
+	said(d, at ? "its memory cannot be written" : "not enough memory");
 	return NULL;
 }
 
