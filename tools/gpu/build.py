@@ -29,15 +29,17 @@ def main():
     print(f"finding: libraries from {args.deps if packed else 'the host'}", flush=True)
     env = deps_of.environment(args.deps)
     try:
-        status = setup(args.build, env) or subprocess.run(
-            ["ninja", "-k", "0", "-C", args.build, *TARGETS], env=env, check=False).returncode
+        if setup(args.build, env):
+            print("failed: the build cannot be configured; see above", flush=True)
+            return 1
+        if subprocess.run(["ninja", "-k", "0", "-C", args.build, *TARGETS], env=env,
+                          check=False).returncode:
+            print("failed: not all of it compiles; see above", flush=True)
+            return 1
     except FileNotFoundError as e:
         print(f"failed: there is no {e.filename} on this host", flush=True)
-        status = 1
-    else:
-        if status:
-            print("failed: not all of it compiles; see above", flush=True)
-    return 1 if status else 0
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
