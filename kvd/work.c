@@ -158,17 +158,24 @@ static bool work_lanes_end(struct work *w, uint32_t first, uint32_t behind)
 	return all;
 }
 
+/* Whoever has ended is joined, also where another hangs. */
 static int work_join_lanes(struct work *w)
 {
-	if (!work_lanes_end(w, 0, w->lane_count))
-		return -ETIMEDOUT;
-	for (; w->lane_count; w->lane_count--) {
-		struct work_lane *lane = &w->lanes[w->lane_count - 1];
+	bool all = work_lanes_end(w, 0, w->lane_count);
 
+	for (uint32_t i = 0; i < w->lane_count; i++) {
+		struct work_lane *lane = &w->lanes[i];
+
+		pthread_mutex_lock(&w->lock);
+		bool join = lane->ended && !lane->joined;
+		pthread_mutex_unlock(&w->lock);
+		if (!join)
+			continue;
 		pthread_join(lane->thread, NULL);
 		pthread_cond_destroy(&lane->more);
+		lane->joined = true;
 	}
-	return 0;
+	return all ? 0 : -ETIMEDOUT;
 }
 
 static void work_stop_lane(struct work_lane *lane)
@@ -196,7 +203,8 @@ int work_stop(struct work *w)
 {
 	work_stop_threads(w);
 	for (uint32_t i = 0; i < w->lane_count; i++)
-		work_stop_lane(&w->lanes[i]);
+		if (!w->lanes[i].joined)
+			work_stop_lane(&w->lanes[i]);
 	return work_join_lanes(w);
 }
 

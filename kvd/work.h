@@ -30,7 +30,8 @@ struct work_lane {
 	struct list_link todo;
 	pthread_cond_t more;
 	bool stop;
-	bool ended;	  /* its thread has left the loop, or has none */
+	bool ended; /* its thread has left the loop, or has none */
+	bool joined;
 	pthread_t thread; /* of a lane */
 };
 
