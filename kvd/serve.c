@@ -150,20 +150,6 @@ static void serve_slab(struct peer *p, const struct kvd_req *req)
 		peer_break(p, r, "does not read its socket");
 }
 
-/* Whose pages lie where there is nothing gets no slab, ever: such a format is refused at once. */
-static bool serve_devices_ok(const struct peer *p)
-{
-	struct kvd_format_wire f;
-
-	if (p->packet.payload_bytes < sizeof(f))
-		return true; /* no format at all: the core says so */
-	memcpy(&f, p->packet.payload, sizeof(f));
-	for (uint32_t i = 0; i < BITS_MIN(f.part_count, KVD_PARTS_MAX); i++)
-		if (f.parts[i].device >= p->server->devmem.device_count)
-			return false;
-	return true;
-}
-
 void serve_packet(struct peer *p)
 {
 	uint32_t channel = MSG_SOCKET | (p->admin ? MSG_ADMIN : 0);
@@ -181,10 +167,6 @@ void serve_packet(struct peer *p)
 	if (req.op == KVD_OP_SLAB) {
 		p->socket_busy = false;
 		serve_slab(p, &req);
-		return;
-	}
-	if (req.op == KVD_OP_FORMAT && !serve_devices_ok(p)) {
-		serve_refuse(p, &req, -ENODEV);
 		return;
 	}
 	serve_core(p, &req);
