@@ -99,7 +99,6 @@ static struct kvd_layout page_layout(const struct model_hparams *h, const struct
 static struct kernels_limits kernel_limits(const struct model_hparams *h,
 					   const struct forward_limits *l)
 {
-	const struct kvd_layout layout = page_layout(h, l);
 	uint32_t k_max = BITS_MAX(h->hidden, h->ffn);
 
 	return (struct kernels_limits){
@@ -114,7 +113,6 @@ static struct kernels_limits kernel_limits(const struct model_hparams *h,
 		.sequences_max = l->sequences_max,
 		.pages_max = bits_div_ceil(l->context, l->page_tokens),
 		.page_tokens = l->page_tokens,
-		.page_bytes = kvd_layout_page_bytes(&layout),
 		.graphs = l->graphs,
 	};
 }

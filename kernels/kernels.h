@@ -128,7 +128,6 @@ struct kernels_limits {
 	uint32_t sequences_max; /* in one step */
 	uint32_t pages_max;	/* of one sequence */
 	uint32_t page_tokens;
-	uint64_t page_bytes;
 	bool graphs; /* record steps and replay them, where the device can */
 };
 

@@ -50,8 +50,7 @@ static int attention_ctx(struct attention_bench *a, uint32_t rows_max)
 					      .sampled_max = 1,
 					      .sequences_max = 1,
 					      .pages_max = ARRAY_LEN(a->page),
-					      .page_tokens = BENCH_DEVICE_PAGE_TOKENS,
-					      .page_bytes = kvd_layout_page_bytes(&a->layout)};
+					      .page_tokens = BENCH_DEVICE_PAGE_TOKENS};
 
 	return bench_device_ctx(&a->d, &limits);
 }

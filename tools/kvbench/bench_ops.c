@@ -378,7 +378,6 @@ static int open_ctx(struct ops_bench *o)
 		.pages_max = (uint32_t)bits_div_ceil(BITS_MAX(o->rows, OPS_DEPTH),
 						     BENCH_DEVICE_PAGE_TOKENS),
 		.page_tokens = BENCH_DEVICE_PAGE_TOKENS,
-		.page_bytes = kvd_layout_page_bytes(&o->layout),
 	};
 
 	return bench_device_ctx(&o->d, &limits);
