@@ -109,11 +109,7 @@ static void print_row(FILE *out, const char *name, uint64_t bytes)
 void footprint_print(const struct footprint *f, FILE *out)
 {
 	const struct model *m = f->config.model;
-	const struct kvd_layout layout = {.layers = m->h.layers,
-					  .kv_heads = m->h.kv_heads,
-					  .head_dim = m->h.head_dim,
-					  .page_tokens = f->config.page_tokens,
-					  .element_bytes = 2};
+	const struct kvd_layout layout = forward_page_layout(m, f->config.page_tokens);
 
 	fprintf(out, "rows a step %u, sequences %u, context %u, page tokens %u, kernels %s\n",
 		f->config.batch_tokens, f->config.sequences_max, f->config.context,

@@ -87,13 +87,13 @@ static size_t build_plan(const struct model_hparams *h, const struct forward_lim
 	return plan_place(out, BUF_COUNT);
 }
 
-static struct kvd_layout page_layout(const struct model_hparams *h, const struct forward_limits *l)
+struct kvd_layout forward_page_layout(const struct model *m, uint32_t page_tokens)
 {
-	return (struct kvd_layout){.layers = h->layers,
-				   .kv_heads = h->kv_heads,
-				   .head_dim = h->head_dim,
-				   .page_tokens = l->page_tokens,
-				   .element_bytes = 2};
+	return (struct kvd_layout){.layers = m->h.layers,
+				   .kv_heads = m->h.kv_heads,
+				   .head_dim = m->h.head_dim,
+				   .page_tokens = page_tokens,
+				   .element_bytes = sizeof(kernel_bf16)};
 }
 
 static struct kernels_limits kernel_limits(const struct model_hparams *h,
@@ -245,7 +245,7 @@ int forward_new(const struct model *m, const struct forward_limits *l, struct fo
 		return r;
 	f->m = m;
 	f->limits = *l;
-	f->layout = page_layout(&m->h, l);
+	f->layout = forward_page_layout(m, l->page_tokens);
 	f->arena_bytes = bytes;
 	f->arena = m->ops->memory_new(m->ops, bytes);
 	if (!f->arena)

@@ -23,6 +23,9 @@ struct forward_limits {
 	bool graphs; /* record steps and replay them, where the device can */
 };
 
+/* Of the pages that a model's keys and values lie in. */
+struct kvd_layout forward_page_layout(const struct model *m, uint32_t page_tokens);
+
 struct forward_plan_row {
 	const char *name;
 	size_t bytes;
