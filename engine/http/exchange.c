@@ -54,7 +54,7 @@ struct exchange *exchange_new(struct http *h, struct MHD_Connection *c)
 static void free_body(struct exchange *x)
 {
 	buffer_fini(&x->body);
-	(void)__atomic_fetch_sub(&x->http->bodies_bytes, x->charged_bytes, __ATOMIC_RELAXED);
+	(void)atomic_sub_relaxed(&x->http->bodies_bytes, x->charged_bytes);
 	x->charged_bytes = 0;
 }
 
@@ -63,7 +63,7 @@ void exchange_free(struct exchange *x)
 	if (!x)
 		return;
 	free_body(x);
-	(void)__atomic_fetch_sub(&x->http->exchanges, 1, __ATOMIC_RELAXED);
+	(void)atomic_sub_relaxed(&x->http->exchanges, 1);
 	free(x);
 }
 

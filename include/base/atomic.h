@@ -12,6 +12,7 @@
 #define atomic_store_relaxed(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
 #define atomic_store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 #define atomic_add_relaxed(p, v) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
+#define atomic_sub_relaxed(p, v) __atomic_fetch_sub((p), (v), __ATOMIC_RELAXED)
 #define atomic_add_acq_rel(p, v) __atomic_fetch_add((p), (v), __ATOMIC_ACQ_REL)
 #define atomic_swap_acq_rel(p, v) __atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL)
 #define atomic_fence_seq_cst() __atomic_thread_fence(__ATOMIC_SEQ_CST)
