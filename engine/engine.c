@@ -9,8 +9,8 @@
  *
  * A turn of the loop: take what is new, decide (sched_tick), start a step; while a device computes,
  * tell clients what came of the step before, take what is new and ask kvd for it (sched_prepare),
- * publish; finish the step, take kvd's events. It sleeps in kv_wait() only when
- * no row could be computed; engine_submit() and engine_cancel() wake it.
+ * publish; finish the step, take kvd's events. It sleeps in kv_wait() only when no row could be
+ * computed; engine_submit() and engine_cancel() wake it.
  */
 #include "engine/engine.h"
 #include "base/atomic.h"

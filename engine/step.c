@@ -10,8 +10,8 @@
  * such a page is sealed, and shared, at once.
  *
  * The order of a step: choose, compute and sample, seal what is complete, note the tokens; clients
- * are told of them when the next step has been started. What the batch
- * looks like changes no bit of any sequence (kernels.h), so all of this is policy only.
+ * are told of them when the next step has been started. What the batch looks like changes no bit of
+ * any sequence (kernels.h), so all of this is policy only.
  */
 #include "engine/step.h"
 #include "base/assert.h"

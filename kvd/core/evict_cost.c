@@ -6,17 +6,17 @@
  * when it is found is a block of prefill. What differs is how likely it is found again. A chain is
  * a conversation, or a document, or nothing that anybody will ever ask for again, and nobody tells
  * when it ends. Say that after h uses it goes on with probability p(h), and if it does, the next
- *use comes after an exponential time of mean T. If it has been quiet for the time a, the odds that
- *it goes on are p / (1 - p) * exp(-a / T). By the rule of succession, with one success and two
+ * use comes after an exponential time of mean T. If it has been quiet for the time a, the odds that
+ * it goes on are p / (1 - p) * exp(-a / T). By the rule of succession, with one success and two
  * failures assumed (most of what is cached is never asked for again, as everybody who measured it
  * says), p / (1 - p) = (h + 1) / 2. So the order is that of
  *
  *	a - T * ln(h + 1)
  *
  * the largest first: the age, less what each use is good for. T is learned (evict.c): the mean age
- *at which blocks of this shelf were used again, those included that came back after their eviction.
+ * at which blocks of this shelf were used again, those included that came back after eviction.
  * Where reuse is quick, or nothing is known yet, T is short and this is LRU; where the pool is too
- *small for the time between uses, chains that have proven themselves stay and a scan passes by.
+ * small for the time between uses, proven chains stay and a scan passes by.
  *
  * h is counted up to 15, and each count has an order of its own: its head is the oldest, so the
  * victim is among CORE_ORDERS pages. h is carried over evictions.
