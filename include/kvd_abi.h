@@ -21,7 +21,7 @@
 
 #define KVD_ABI_MAGIC 0x3144564bu /* "KVD1" */
 #define KVD_ABI_MAJOR 1
-#define KVD_ABI_MINOR 1
+#define KVD_ABI_MINOR 2
 
 /* Feature bits, HELLO both ways: a side may use only what both have named. */
 #define KVD_FEATURE_HOST_SLABS 0x1ull /* slabs are memfds, passed by SCM_RIGHTS */
@@ -40,9 +40,10 @@
 #define KVD_NAME_MAX 64u	  /* bytes of a namespace or session name, its NUL included */
 #define KVD_EXTRAS_PER_BLOCK 8u
 #define KVD_SEAL_BLOCKS_MAX 4096u /* of one SEAL */
-#define KVD_FDS_MAX 4u	    /* descriptors in one packet */
-#define KVD_DEVICES_MAX 16u /* that one kvd has slabs on */
-#define KVD_TAIL_RUN_MIN 8u /* the shortest common run worth copying a tail for */
+#define KVD_FDS_MAX 4u		  /* descriptors in one packet */
+#define KVD_DEVICES_MAX 16u	  /* that one kvd has slabs on */
+#define KVD_AREAS_MAX 16u	  /* files of the file tier */
+#define KVD_TAIL_RUN_MIN 8u	  /* the shortest common run worth copying a tail for */
 
 /* --- handles -------------------------------------------------------------------------------- */
 
@@ -88,6 +89,9 @@ enum kvd_op {
 	KVD_OP_SLAB_GONE = 23, /* arg32 = slab id: this session has unmapped it */
 	KVD_OP_BYE = 24,       /* the session's last request: its memory is quiet, free at once */
 	KVD_OP_DRAIN = 25,     /* admin socket. arg32 = 1: refuse new leases; 0: accept again */
+	KVD_OP_VERIFY =
+		26, /* admin socket. arg32 = kvd_tier_kind, arg64 = cursor (0: start). Reads
+		     * some slots; out: kvd_verify; rep.aux = the next cursor, 0 at the end */
 	KVD_OP_COUNT
 };
 
@@ -342,6 +346,17 @@ enum kvd_list_kind {
 	KVD_LIST_SPACES = 5,   /* kvd_space_stat */
 };
 
+enum kvd_tier_kind { KVD_TIER_DRAM = 1, KVD_TIER_FILE = 2 };
+
+struct kvd_verify {
+	uint64_t blocks; /* that this request read */
+	uint64_t bytes;
+	uint64_t bad;	 /* of them: not what they should be, and gone now */
+	uint64_t failed; /* of them: could not be read, and gone now */
+	uint64_t total;	 /* blocks that the tier holds */
+};
+static_assert(sizeof(struct kvd_verify) == 40, "kvd_verify");
+
 /* --- rings ---------------------------------------------------------------------------------- */
 
 /*
@@ -514,6 +529,34 @@ struct kvd_device_stat {
 };
 static_assert(sizeof(struct kvd_device_stat) == 48, "kvd_device_stat");
 
+enum kvd_area_state { KVD_AREA_OK = 0, KVD_AREA_DEGRADED = 1 };
+
+/* One area of a tier: a file, or the DRAM. In the status file. */
+struct kvd_area_stat {
+	uint32_t tier; /* enum kvd_tier_kind */
+	uint32_t area;
+	uint32_t state; /* enum kvd_area_state */
+	uint32_t queue; /* transfers under way and waiting */
+	uint64_t bytes;
+	uint64_t used_bytes; /* slots that hold a block */
+	uint64_t blocks;
+	uint64_t hit_blocks; /* loaded because a request wanted them */
+	uint64_t loads;
+	uint64_t stores;
+	uint64_t loaded_bytes;
+	uint64_t stored_bytes;
+	uint64_t errors;
+	uint64_t bad_blocks;	   /* checksum, key or generation were not as they should be */
+	uint64_t dropped_blocks;   /* made room for others */
+	uint64_t load_bytes_per_s; /* of late, while it was loading */
+	uint64_t store_bytes_per_s;
+	uint64_t load_peak_bytes_per_s;
+	uint64_t store_peak_bytes_per_s;
+	char engine[16]; /* of its I/O: "io_uring", "threads"; "memory" */
+	char path[104];	 /* its end, if it is longer */
+};
+static_assert(sizeof(struct kvd_area_stat) == 256, "kvd_area_stat");
+
 /* Monotonic counters, in the status file and as metrics; append only, order is ABI. */
 enum kvd_counter {
 	KVD_C_ACQUIRES,
@@ -536,6 +579,17 @@ enum kvd_counter {
 	KVD_C_PROTOCOL_ERRORS,
 	KVD_C_KV_BYTES_COPIED, /* by kvd, to share a prefix: stays 0 on one device */
 	KVD_C_LOOP_TURNS,
+	/* since minor 2 */
+	KVD_C_DEMOTED_PAGES,	 /* evicted from the device, and still in a tier */
+	KVD_C_LOADED_TOKENS,	 /* brought back from a tier for a request */
+	KVD_C_PREFETCHED_TOKENS, /* by PREFETCH */
+	KVD_C_RECOMPUTED_TOKENS, /* were in a tier, and computing them was estimated to be faster */
+	KVD_C_LOST_TOKENS,	 /* should have been in a tier, and could not be read */
+	KVD_C_LOADS_CHOSEN,	 /* requests for which loading was chosen */
+	KVD_C_COMPUTES_CHOSEN,	 /* requests for which computing was chosen */
+	KVD_C_LOAD_ESTIMATE_NS,	 /* of those for which loading was chosen: what was expected */
+	KVD_C_LOAD_ACTUAL_NS,	 /* and what it took */
+	KVD_C_UNSTORED_BLOCKS, /* not written to the file tier: the policy expects no use of them */
 	KVD_C_COUNT
 };
 
@@ -583,6 +637,10 @@ struct kvd_status {
 	uint32_t device_count;
 	uint32_t reserved;
 	struct kvd_device_stat devices[KVD_DEVICES_MAX];
+	/* since minor 2 */
+	uint32_t area_count;
+	uint32_t reserved2;
+	struct kvd_area_stat areas[KVD_AREAS_MAX + 1];
 };
 /* What a status of minor 0 is. */
 #define KVD_STATUS_BYTES_MIN offsetof(struct kvd_status, device_count)

@@ -24,7 +24,19 @@
 #define CORE_RANDOM_BYTES 16u
 #define CORE_POOL_BYTES_MAX (1ull << 56) /* of one device */
 
+/* Where blocks lie that are not, or not only, on a device. */
+enum core_tier_kind { CORE_TIER_DRAM, CORE_TIER_FILE };
+#define CORE_TIERS 2u
+
 struct core;
+
+/* A tier is cut into areas (its files; one for DRAM), they into segments, they into slots. */
+struct core_tier_config {
+	uint32_t area_count;		       /* 0: there is no such tier */
+	uint32_t area_segments[KVD_AREAS_MAX]; /* of each; all together below 2^18 */
+	uint64_t segment_bytes;		       /* 0: 64 MiB; tests use less */
+	uint32_t depth;			       /* transfers under way at once; 0: 64 */
+};
 
 struct core_config {
 	uint32_t device_count;		      /* memories that slabs are made on: 1 or more */
@@ -46,6 +58,7 @@ struct core_config {
 	uint32_t magazine_permille;	 /* open untagged pages of one group; 0: 20 */
 	uint64_t retire_grace_ns;	 /* how long SLAB_GONE is waited for; 0: 5 s */
 	const char *policy;		 /* "lru", "s3fifo", "cost"; NULL: "lru" */
+	struct core_tier_config tiers[CORE_TIERS];
 };
 
 /* What the shell must do; each ends with core_complete(). */
@@ -64,6 +77,55 @@ struct core_order {
 	uint32_t forced; /* DESTROY: importers did not answer in time */
 	uint64_t stride_bytes;
 	uint64_t slab_bytes;
+};
+
+/*
+ * A slot holds one block: a header of page_align_bytes (4 KiB), the shell's, then the parts of the
+ * block one after the other, each as long as its stride. The generation is another one each time
+ * that something is stored: a slot whose header has another generation or key holds something else.
+ */
+struct core_slot {
+	enum core_tier_kind tier;
+	uint32_t area;
+	uint64_t offset_bytes; /* in the area; a multiple of page_align_bytes */
+	uint64_t bytes;	       /* header and parts */
+	uint64_t generation;   /* never 0 */
+};
+
+enum core_transfer_kind {
+	CORE_TRANSFER_STORE,  /* pages -> slot */
+	CORE_TRANSFER_LOAD,   /* slot -> pages; checked against key, generation and checksum */
+	CORE_TRANSFER_VERIFY, /* the slot is read and checked; there are no pages */
+};
+
+/* Each ends with core_transfer_done(); pages and slots are nobody else's to write until then. */
+struct core_transfer {
+	enum core_transfer_kind kind;
+	uint32_t id; /* small; free again when it is done */
+	struct core_slot slot;
+	/* STORE: from_slot.generation != 0: the same block in another tier, to be read instead of
+	 * the pages. */
+	struct core_slot from_slot;
+	uint8_t key[16];      /* of the block: its hash in the index */
+	uint8_t identity[16]; /* of the format */
+	uint32_t part_count;
+	uint32_t pages[KVD_PARTS_MAX];
+	uint64_t part_bytes[KVD_PARTS_MAX]; /* strides */
+};
+
+/* What must be known of a block in the file tier to find it again after a restart. */
+struct core_record {
+	bool put; /* else the slot holds nothing any more: only `slot` is set */
+	struct core_slot slot;
+	uint32_t format;
+	uint32_t depth; /* of the chain, from 1 */
+	uint8_t key[16];
+	uint8_t parent_key[16]; /* of the format's root where depth is 1 */
+	uint32_t token_count;
+	uint32_t extra_count;
+	uint32_t uses;
+	const uint32_t *tokens;
+	const uint32_t *extras; /* extra_count x {position in the block, digest[4]} */
 };
 
 /* For one log line each; text is printable. */
@@ -85,6 +147,10 @@ struct core_ops {
 			  const struct kvd_lease_row *value);
 	void (*session_row)(void *ctx, uint32_t session, const struct kvd_session_row *value);
 	void (*order)(void *ctx, const struct core_order *order);
+	/* Copies what it needs of *transfer. */
+	void (*transfer)(void *ctx, const struct core_transfer *transfer);
+	/* Of the file tier alone. In order; a later record of a slot replaces the earlier. */
+	void (*record)(void *ctx, const struct core_record *record);
 	/*
 	 * The session keeps a slab mapped that is being destroyed by force: its page numbers will
 	 * name other memory. The shell closes it, BROKEN, after this step and before the next;
@@ -178,12 +244,47 @@ int core_request(struct core *core, uint32_t session, const struct kvd_req *req,
 /* An order ended. */
 void core_complete(struct core *core, enum core_order_kind kind, uint32_t slab, int result,
 		   uint64_t now_ns);
+/*
+ * A transfer ended: 0, or -errno. STORE, failed: the slot holds nothing. LOAD and VERIFY, failed:
+ * what it held is lost; -EBADMSG: it was read and is not what it should be.
+ */
+void core_transfer_done(struct core *core, uint32_t id, int result, uint64_t now_ns);
+/*
+ * It takes too long: nobody waits for it any more. Pages and slot stay as they are until it is
+ * done after all.
+ */
+void core_transfer_late(struct core *core, uint32_t id, uint64_t now_ns);
+/* An area cannot be used now, or can again. What it holds is kept and is no hit meanwhile. */
+void core_area_down(struct core *core, enum core_tier_kind tier, uint32_t area, bool down);
 /* Deadlines, graces and one slice of each cursor. */
 void core_time(struct core *core, uint64_t now_ns);
 /* Work is left that core_time() should continue at once. */
 bool core_busy(const struct core *core);
 /* When core_time() must be called next for a deadline; UINT64_MAX: no need. */
 uint64_t core_deadline_ns(const struct core *core);
+
+/* --- what outlives the daemon ---------------------------------------------------------------- */
+
+/*
+ * At start, before the first session. A format as an earlier daemon knew it; devices that are not
+ * there any more: -ENODEV. Its number, or -errno of FORMAT.
+ */
+int core_restore_format(struct core *core, const char *space, const struct kvd_format_wire *wire,
+			const char *description);
+/* The same in the other direction. `description` has KVD_DESCRIPTION_MAX bytes. */
+void core_format_wire(const struct core *core, uint32_t format, char space[KVD_NAME_MAX],
+		      struct kvd_format_wire *out, char *description);
+/*
+ * A block in the file tier; parents first. -ENOENT: its parent is not known; -EINVAL: it is not
+ * what its key says, or cannot lie there; -EEXIST: known already, or the slot is taken; -ENOSPC.
+ */
+int core_restore(struct core *core, const struct core_record *record);
+/*
+ * For a checkpoint: calls out() for blocks of the area as PUT records, from *cursor (0: the first)
+ * on, looks at no more than `count` nodes. False: that was the last. Parents do not come first.
+ */
+bool core_records(const struct core *core, uint32_t area, uint32_t *cursor, uint32_t count,
+		  void (*out)(void *ctx, const struct core_record *record), void *ctx);
 
 /* --- looking -----------------------------------------------------------------------------------
  */
