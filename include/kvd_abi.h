@@ -326,7 +326,8 @@ enum kvd_why_cause {
 	KVD_WHY_BUILDING = 3,	  /* being computed right now */
 	KVD_WHY_OTHER_FORMAT = 4, /* same tokens, another format: see `text` */
 	KVD_WHY_QUARANTINED = 5,
-	KVD_WHY_SHORT = 6, /* fewer tokens than one block */
+	KVD_WHY_SHORT = 6,   /* fewer tokens than one block */
+	KVD_WHY_IN_TIER = 7, /* not on the device, but it can be loaded */
 };
 
 struct kvd_why {
@@ -484,7 +485,7 @@ struct kvd_prefix_stat {
 	uint64_t bytes;
 	uint32_t pins;	      /* leases that hold the leaf now */
 	uint32_t shared_pins; /* leases that hold the chain's first node now */
-	uint32_t flags;	      /* 1 partial, 2 building, 4 pinned by PIN */
+	uint32_t flags;	      /* 1 partial, 2 building, 4 pinned by PIN, 8 in a tier only */
 	uint32_t hits;	      /* of the leaf */
 	uint64_t last_used_ns;
 };

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ACQUIRE: match, follow, admit, build. Until admission has succeeded the lease is new: it has
- * pins, no row and no nodes, and is freed without a trace if there is no memory.
+ * ACQUIRE: match, follow, admit, load, build. Until admission has succeeded the lease is new: it
+ * has pins, no row and no nodes, and is freed without a trace if there is no memory. Cold nodes
+ * are the end of the path until then; then those that are loaded have a haul as their builder,
+ * and the lease computes the rest.
  *
  * The request is one step whatever its size: it touches each of its blocks once. The core's
  * thread only.
@@ -16,8 +18,10 @@
 #include "kvd/core/evict.h"
 #include "kvd/core/follow.h"
 #include "kvd/core/grant.h"
+#include "kvd/core/haul.h"
 #include "kvd/core/lease.h"
 #include "kvd/core/match.h"
+#include "kvd/core/move.h"
 #include "kvd/core/node.h"
 #include "kvd/core/tail.h"
 
@@ -51,13 +55,30 @@ static void match_and_follow(struct core *core, struct lease *l, const struct in
 	while (core->nodes[l->last].depth < blocks) {
 		match_next(core, l->last, prompt, &key);
 		uint32_t node = index_find(core, l->last, &key);
-		if (node == CORE_NONE)
+		if (node == CORE_NONE || core->nodes[node].state == NODE_COLD)
 			return;
 		node_pin(core, node, l->session);
 		l->last = node;
 		slept = slept || builder_sleeps(core, node);
 		if (!slept)
 			l->build_from = core->nodes[node].depth;
+	}
+}
+
+/* The cold nodes behind the path are its end, too. */
+static void match_cold(struct core *core, struct lease *l, const struct index_prompt *prompt)
+{
+	uint32_t blocks = prompt->token_count / prompt->page_tokens;
+	struct index_key key;
+
+	while (core->has_tiers && core->nodes[l->last].depth < blocks) {
+		match_next(core, l->last, prompt, &key);
+		uint32_t node = index_find(core, l->last, &key);
+		if (node == CORE_NONE || core->nodes[node].state != NODE_COLD)
+			return;
+		node_pin(core, node, l->session);
+		core->nodes[node].hits++;
+		l->last = node;
 	}
 }
 
@@ -107,7 +128,7 @@ static void keep_rest(struct core *core, struct lease *l, const struct index_pro
 }
 
 static void count_tokens(struct core *core, const struct call *call, const struct lease *l,
-			 uint32_t tail_tokens)
+			 uint32_t followed, uint32_t tail_tokens)
 {
 	struct session *s = &core->sessions[call->session];
 	struct space *space = &core->spaces[s->space];
@@ -121,21 +142,55 @@ static void count_tokens(struct core *core, const struct call *call, const struc
 	core->counters[KVD_C_ACQUIRES]++;
 	core->counters[KVD_C_PROMPT_TOKENS] += l->token_count;
 	core->counters[KVD_C_CACHED_TOKENS] += cached;
-	core->counters[KVD_C_FOLLOWED_TOKENS] += (uint64_t)(l->build_from - l->ready) * page_tokens;
+	core->counters[KVD_C_FOLLOWED_TOKENS] += (uint64_t)followed * page_tokens;
 	core->counters[KVD_C_TAIL_TOKENS] += tail_tokens;
+}
+
+/* What an ACQUIRE has found, beyond what its lease says. */
+struct found {
+	uint32_t warm;	 /* blocks that are sealed, or built by others who are awake */
+	uint32_t cold;	 /* where the cold ones of the path begin */
+	uint32_t loaded; /* and where those end that are to be loaded */
+	uint32_t tail_tokens;
+	uint64_t estimate_ns;
+};
+
+/*
+ * The cold nodes of the path are loaded, or built by the lease. All are paid for by what is
+ * promised to it.
+ */
+static void revive(struct core *core, struct call *call, uint32_t lease, const struct found *found)
+{
+	struct lease *l = &core->leases[lease];
+	uint32_t end = BITS_MAX(found->loaded, found->cold);
+
+	move_count(core, l->last, found->cold, end);
+	for (uint32_t n = l->last; core->nodes[n].depth > end; n = core->nodes[n].parent)
+		node_revive(core, n, lease);
+	if (end == found->cold)
+		return;
+	struct haul *h = machine_haul(
+		core, haul_load(core, lease, node_at_depth(core, l->last, end), found->cold));
+	h->for_request = true;
+	h->estimate_ns = found->estimate_ns;
+	uint64_t tokens = (uint64_t)(end - found->cold) * core->formats[l->format].page_tokens;
+	core->sessions[call->session].cached_tokens += tokens;
+	core->spaces[core->sessions[call->session].space].cached_tokens += tokens;
 }
 
 /* Admitted: takes the pages, makes the nodes, answers. */
 static int admitted(struct core *core, struct call *call, uint32_t lease,
-		    const struct index_prompt *prompt, uint32_t tail_tokens)
+		    const struct index_prompt *prompt, const struct found *found)
 {
 	struct lease *l = &core->leases[lease];
 	struct kvd_handle tail[KVD_PARTS_MAX];
 
 	evict_used(core, node_at_depth(core, l->last, l->ready));
-	if (tail_tokens > 0)
+	if (found->tail_tokens > 0)
 		evict_used_tail(core, l->tail);
-	admit_promise(core, lease, l->blocks - l->build_from);
+	admit_promise(core, lease, l->blocks - found->warm);
+	revive(core, call, lease, found);
+	l->build_from = BITS_MAX(l->build_from, found->loaded);
 	for (uint32_t b = l->build_from; b < l->blocks; b++)
 		block_take(core, lease, b);
 	follow_take_over(core, lease, l->build_from);
@@ -145,19 +200,40 @@ static int admitted(struct core *core, struct call *call, uint32_t lease,
 	ASSERT(rc == 0);
 	follow_advance(core, lease);
 	admit_spare(core, l->format);
-	count_tokens(core, call, l, tail_tokens);
-	if (tail_tokens > 0)
+	count_tokens(core, call, l, found->warm - l->ready, found->tail_tokens);
+	if (found->tail_tokens > 0)
 		copy_handles(core, &core->nodes[l->tail], core->formats[l->format].part_count,
 			     tail);
-	grant_fill(core, call, lease, 0, l->blocks, tail_tokens > 0 ? tail : NULL, tail_tokens);
+	grant_fill(core, call, lease, 0, l->blocks, found->tail_tokens > 0 ? tail : NULL,
+		   found->tail_tokens);
 	return 0;
+}
+
+/* Pins what there is of the prompt; says what shall be loaded. */
+static void find(struct core *core, uint32_t lease, const struct index_prompt *prompt,
+		 struct found *out)
+{
+	struct lease *l = &core->leases[lease];
+
+	*out = (struct found){0};
+	if (l->no_hit)
+		return;
+	match_and_follow(core, l, prompt);
+	out->warm = l->build_from;
+	out->cold = core->nodes[l->last].depth;
+	match_cold(core, l, prompt);
+	bool cold = core->nodes[l->last].depth > out->cold;
+	if (!cold && out->warm == l->ready)
+		out->tail_tokens = tail_pin(core, lease, prompt, out->warm);
+	if (cold && out->warm == out->cold && haul_room(core))
+		out->loaded = move_plan(core, l->last, out->cold, &out->estimate_ns);
 }
 
 int acquire_run(struct core *core, struct call *call)
 {
 	const struct kvd_req *req = call->req;
 	struct index_prompt prompt;
-	uint32_t tail_tokens = 0;
+	struct found found;
 	int rc = call_prompt(core, call, req->m, &prompt);
 
 	if (rc < 0)
@@ -174,25 +250,62 @@ int acquire_run(struct core *core, struct call *call)
 	l->no_hit = l->private_only = req->flags & KVD_ACQUIRE_NO_HIT;
 	l->token_count = req->n;
 	l->blocks = (uint32_t)blocks;
-	if (!l->no_hit)
-		match_and_follow(core, l, &prompt);
-	if (!l->no_hit && l->build_from == l->ready)
-		tail_tokens = tail_pin(core, lease, &prompt, l->build_from);
-	rc = admit_check(core, call, req->format, blocks - l->build_from);
+	find(core, lease, &prompt, &found);
+	rc = admit_check(core, call, req->format, blocks - found.warm);
 	if (rc == 0)
-		return admitted(core, call, lease, &prompt, tail_tokens);
+		return admitted(core, call, lease, &prompt, &found);
 	lease_abandon(core, lease);
 	return rc;
+}
+
+/* The cold node that ends the chain of the prompt behind `warm`, or `warm`. */
+static uint32_t last_cold(const struct core *core, uint32_t warm, const struct index_prompt *prompt)
+{
+	uint32_t blocks = prompt->token_count / prompt->page_tokens;
+	struct index_key key;
+	uint32_t node = warm;
+
+	while (core->nodes[node].depth < blocks) {
+		match_next(core, node, prompt, &key);
+		uint32_t next = index_find(core, node, &key);
+		if (next == CORE_NONE || core->nodes[next].state != NODE_COLD)
+			break;
+		node = next;
+	}
+	return node;
+}
+
+/*
+ * Promises by way of a lease that lives for this step only: so there is one way to pay for pages.
+ */
+static void prefetch(struct core *core, struct call *call, uint32_t warm, uint32_t end)
+{
+	uint32_t lease = lease_new(core, call->session, call->req->format);
+	uint32_t first = core->nodes[warm].depth;
+
+	admit_promise(core, lease, core->nodes[end].depth - first);
+	haul_load(core, lease, end, first);
+	lease_abandon(core, lease);
 }
 
 int acquire_prefetch(struct core *core, struct call *call)
 {
 	struct index_prompt prompt;
+	uint64_t estimate_ns;
 	int rc = call_prompt(core, call, call->req->m, &prompt);
 
 	if (rc < 0)
 		return rc;
-	uint32_t node = match_sealed(core, call->req->format, &prompt);
-	call->rep.at.cached_tokens = core->nodes[node].depth * prompt.page_tokens;
+	uint32_t warm = match_sealed(core, call->req->format, &prompt);
+	uint32_t first = core->nodes[warm].depth;
+	call->rep.at.cached_tokens = first * prompt.page_tokens;
+	uint32_t cold = last_cold(core, warm, &prompt);
+	if (cold == warm || core->draining || !haul_room(core) || !lease_room(core, call->session))
+		return 0;
+	uint32_t end = move_plan(core, cold, first, &estimate_ns);
+	if (end == first || admit_check(core, call, call->req->format, end - first) != 0)
+		return 0;
+	prefetch(core, call, warm, node_at_depth(core, cold, end));
+	call->rep.aux = (uint64_t)(end - first) * prompt.page_tokens;
 	return 0;
 }

@@ -20,6 +20,7 @@
 #include "kvd/core/seal.h"
 #include "kvd/core/ticket.h"
 #include "kvd/core/topup.h"
+#include "kvd/core/verify.h"
 #include "kvd/core/wait.h"
 #include "kvd/core/why.h"
 
@@ -57,6 +58,7 @@ static const struct handler handlers[KVD_OP_COUNT] = {
 	[KVD_OP_RATE] = {.run = admin_rate},
 	[KVD_OP_SLAB_GONE] = {.run = admin_slab_gone},
 	[KVD_OP_DRAIN] = {.run = admin_drain, .admin = true},
+	[KVD_OP_VERIFY] = {.run = verify_run, .admin = true},
 };
 
 int call_payload(struct core *core, const struct call *call, uint64_t bytes)
@@ -187,6 +189,7 @@ int call_request(struct core *core, uint32_t session, const struct kvd_req *req,
 		if (result == 0)
 			return 0;
 	}
-	call_reply(core, &call, result);
+	if (result != CALL_LATER)
+		call_reply(core, &call, result);
 	return 0;
 }

@@ -9,6 +9,9 @@
 #include "kvd/core/index.h"
 #include "kvd/core/machine.h"
 
+/* From a handler: the reply comes later, by call_reply(). */
+#define CALL_LATER 0x7fffffff
+
 /* A request of a session, from the shell: 0, -EPROTO, -EFAULT. */
 int call_request(struct core *core, uint32_t session, const struct kvd_req *req,
 		 const uint8_t random[CORE_RANDOM_BYTES]);

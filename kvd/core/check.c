@@ -8,6 +8,7 @@
  */
 #include "kvd/core/check.h"
 
+#include "kvd/core/check_tiers.h"
 #include "kvd/core/check_tree.h"
 #include "kvd/core/check_users.h"
 #include "kvd/core/evict.h"
@@ -26,13 +27,21 @@ static bool page_legal(const struct core *core, const struct page *p)
 	bool leased = p->lease < core->cfg.leases_max && core->leases[p->lease].life != LEASE_FREE;
 	bool in_node = node_in_use(core, p->node);
 
+	bool hauled = p->lease < core->lease_slots && machine_is_haul(core, p->lease) &&
+		      core->leases[p->lease].life == LEASE_HAUL;
+
 	switch ((enum page_list_id)p->list) {
 	case PAGE_UNMADE:
 		return p->slab == CORE_NONE && p->state == KVD_PAGE_FREE && !in_node && !leased;
 	case PAGE_FREE:
 		return p->state == KVD_PAGE_FREE && !in_node && p->lease == CORE_NONE;
 	case PAGE_OWN:
+		if (p->state == KVD_PAGE_FILLING)
+			return hauled;
 		return p->state == KVD_PAGE_OPEN && !in_node && leased;
+	case PAGE_MOVING:
+		return p->state == KVD_PAGE_FILLING && p->owner < core->transfers_max &&
+		       core->transfers[p->owner].busy;
 	case PAGE_KEPT:
 		return p->state == KVD_PAGE_SEALED && !in_node && leased;
 	case PAGE_MAGAZINE:
@@ -294,7 +303,8 @@ int check_all(const struct core *core, char *error, size_t size)
 	static void (*const checks[])(struct check *) = {
 		check_slabs,	    check_banks,	 check_pages,	     check_shelves,
 		check_tree_nodes,   check_tree_pins,	 check_users_leases, check_users_sessions,
-		check_users_spaces, check_users_waiting,
+		check_users_spaces, check_users_waiting, check_tiers_slots,  check_tiers_lists,
+		check_tiers_moving,
 	};
 	struct check c = {.core = core, .error = error, .size = size};
 

@@ -11,7 +11,7 @@
 
 static bool used(const struct node *n)
 {
-	return n->state == NODE_BUILDING || n->state == NODE_SEALED;
+	return n->state == NODE_BUILDING || n->state == NODE_SEALED || n->state == NODE_COLD;
 }
 
 static void check_links(struct check *c, uint32_t i)
@@ -23,8 +23,16 @@ static void check_links(struct check *c, uint32_t i)
 	CHECK(c, n->parent < core->node_slots && p->state != NODE_FREE && p->format == n->format,
 	      "node %u: parent %u", i, n->parent);
 	CHECK(c, n->depth == p->depth + 1, "node %u: depth %u under %u", i, n->depth, p->depth);
-	CHECK(c, n->state != NODE_SEALED || p->state != NODE_BUILDING,
+	CHECK(c, n->state != NODE_SEALED || p->state == NODE_SEALED || p->state == NODE_ROOT,
 	      "node %u is sealed, its parent %u is not", i, n->parent);
+	CHECK(c, n->state != NODE_BUILDING || p->state != NODE_COLD,
+	      "node %u is being built, its parent %u is cold", i, n->parent);
+	CHECK(c, n->state != NODE_COLD || n->pins == 0, "node %u is cold and has %u pins", i,
+	      n->pins);
+	CHECK(c,
+	      n->state == NODE_COLD || n->prev_sibling == CORE_NONE ||
+		      core->nodes[n->prev_sibling].state != NODE_COLD,
+	      "node %u stands behind a cold one", i);
 	CHECK(c, p->pins >= n->pins || p->state == NODE_ROOT, "node %u has %u pins, its parent %u",
 	      i, n->pins, p->pins);
 	CHECK(c,
@@ -43,10 +51,16 @@ static void check_children(struct check *c, uint32_t i)
 	const struct core *core = c->core;
 	uint32_t count = 0;
 
+	uint32_t last = CORE_NONE;
+
 	for (uint32_t n = core->nodes[i].first_child; n != CORE_NONE && count <= core->node_count;
-	     n = core->nodes[n].next_sibling, count++)
+	     n = core->nodes[n].next_sibling, count++) {
 		CHECK(c, core->nodes[n].parent == i && used(&core->nodes[n]),
 		      "node %u is listed under %u", n, i);
+		last = n;
+	}
+	CHECK(c, last == core->nodes[i].last_child, "node %u: last child %u, not %u", i,
+	      core->nodes[i].last_child, last);
 	CHECK(c, count == core->nodes[i].child_count, "node %u: %u children, counted %u", i,
 	      core->nodes[i].child_count, count);
 }
@@ -91,10 +105,12 @@ static void check_builder(struct check *c, uint32_t i)
 		CHECK(c, core->nodes[i].waiters == CORE_NONE, "node %u: waiters, and sealed", i);
 		return;
 	}
-	CHECK(c, b < core->cfg.leases_max, "node %u has no builder", i);
+	CHECK(c, b < core->lease_slots, "node %u has no builder", i);
 	const struct lease *l = &core->leases[b];
-	CHECK(c, l->life == LEASE_LIVE || l->life == LEASE_TICKET, "node %u: builder %u has gone",
-	      i, b);
+	CHECK(c,
+	      l->life == LEASE_LIVE || l->life == LEASE_TICKET ||
+		      (machine_is_haul(core, b) && l->life == LEASE_HAUL),
+	      "node %u: builder %u has gone", i, b);
 	CHECK(c,
 	      core->nodes[l->last].depth >= core->nodes[i].depth &&
 		      node_at_depth(core, l->last, core->nodes[i].depth) == i,
@@ -145,7 +161,7 @@ static void check_anchors(struct check *c)
 	for (uint32_t i = 0; i < core->node_slots; i++)
 		core->check_counts[i] = 0;
 	for (uint32_t i = 0; i < core->node_slots; i++)
-		if (used(&core->nodes[i]) && core->nodes[i].flags & NODE_ANCHOR)
+		if (used(&core->nodes[i]) && (core->nodes[i].flags & NODE_ANCHOR))
 			count_path(core, i);
 	for (uint32_t i = 0; i < core->node_slots; i++)
 		CHECK(c, !used(&core->nodes[i]) || core->nodes[i].anchors == core->check_counts[i],
@@ -159,7 +175,7 @@ void check_tree_pins(struct check *c)
 	uint64_t words = 0;
 
 	check_anchors(c);
-	for (uint32_t i = 0; i < core->cfg.leases_max; i++) {
+	for (uint32_t i = 0; i < core->lease_slots; i++) {
 		const struct lease *l = &core->leases[i];
 		if (l->life == LEASE_FREE)
 			continue;

@@ -55,7 +55,9 @@ static void check_path(struct check *c, uint32_t i)
 	bool waits = unsealed != CORE_NONE && core->nodes[unsealed].builder != i;
 	CHECK(c, l->waits_at == (waits ? unsealed : CORE_NONE), "lease %u waits at %u, not %u", i,
 	      l->waits_at, waits ? unsealed : CORE_NONE);
-	CHECK(c, l->life == LEASE_LIVE || l->life == LEASE_TICKET || unsealed == CORE_NONE,
+	CHECK(c,
+	      l->life == LEASE_LIVE || l->life == LEASE_TICKET || l->life == LEASE_HAUL ||
+		      unsealed == CORE_NONE,
 	      "lease %u has ended and has nodes to build", i);
 	CHECK(c, l->open_count <= core->formats[l->format].page_tokens, "lease %u: %u open tokens",
 	      i, l->open_count);
@@ -108,6 +110,12 @@ void check_users_leases(struct check *c)
 		if (l->life == LEASE_LIVE)
 			check_row(c, i);
 	}
+	for (uint32_t i = core->cfg.leases_max; i < core->lease_slots && !c->failed; i++)
+		if (core->leases[i].life == LEASE_HAUL &&
+		    machine_haul(core, i)->kind == HAUL_LOAD && core->leases[i].own.count > 0) {
+			check_list(c, &core->leases[i].own, PAGE_OWN, i);
+			check_path(c, i);
+		}
 	CHECK(c, count == core->lease_count && tickets == core->ticket_count,
 	      "%u leases, counted %u; %u tickets, counted %u", core->lease_count, count,
 	      core->ticket_count, tickets);
@@ -256,7 +264,7 @@ static void count_tree(const struct core *core, uint32_t s, struct owned *o)
 	for (uint32_t i = 0; i < core->node_slots; i++) {
 		const struct node *n = &core->nodes[i];
 		const struct format *f = &core->formats[n->format];
-		if ((n->state != NODE_SEALED && n->state != NODE_BUILDING) || f->space != s)
+		if (n->state == NODE_FREE || n->state == NODE_ROOT || f->space != s)
 			continue;
 		o->nodes++;
 		for (uint32_t d = 0; d < core->cfg.device_count; d++)

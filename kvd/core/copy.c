@@ -28,7 +28,7 @@ void copy_attach(struct core *core, uint32_t node, const uint32_t *pages, enum s
 	}
 }
 
-void copy_free(struct core *core, struct node *node)
+void copy_free(struct core *core, struct node *node, enum state_event event)
 {
 	uint32_t next;
 
@@ -36,7 +36,7 @@ void copy_free(struct core *core, struct node *node)
 		next = core->pages[page].next_part;
 		pool_make_busy(core, page);
 		core->pages[page].node = CORE_NONE;
-		pool_free(core, page, STATE_EVICT);
+		pool_free(core, page, event);
 	}
 	node->page = CORE_NONE;
 }

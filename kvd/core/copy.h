@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy.h: which pages hold a node. A part has at most one page in a place; there is one place, the
- * device, and the copy is the page record's own link to its node.
+ * copy.h: which pages hold a node. A part has at most one on the device, and the copy is the page
+ * record's own link to its node. Copies in tiers are slots: see rest.h.
  */
 #ifndef KVD_CORE_COPY_H
 #define KVD_CORE_COPY_H
@@ -11,8 +11,8 @@
 
 /* Gives the node its pages, one a part, open and in no list; `event` seals them. */
 void copy_attach(struct core *core, uint32_t node, const uint32_t *pages, enum state_event event);
-/* The node's pages are evicted: they leave the eviction order and are free. */
-void copy_free(struct core *core, struct node *node);
+/* The node's pages leave the eviction order and are free. */
+void copy_free(struct core *core, struct node *node, enum state_event event);
 void copy_make_evictable(struct core *core, const struct node *node);
 void copy_make_busy(struct core *core, const struct node *node);
 /* Handles of all parts; KVD_PAGE_NONE while the node has none. */

@@ -14,17 +14,22 @@
 #include "kvd/core/check.h"
 #include "kvd/core/evict.h"
 #include "kvd/core/group.h"
+#include "kvd/core/haul.h"
 #include "kvd/core/index.h"
 #include "kvd/core/lease.h"
 #include "kvd/core/machine.h"
 #include "kvd/core/node.h"
 #include "kvd/core/process.h"
+#include "kvd/core/rest.h"
 #include "kvd/core/session.h"
 #include "kvd/core/slab.h"
 #include "kvd/core/space.h"
 #include "kvd/core/status.h"
 #include "kvd/core/ticket.h"
+#include "kvd/core/tier.h"
+#include "kvd/core/transfer.h"
 #include "kvd/core/turnover.h"
+#include "kvd/core/verify.h"
 #include "kvd/core/wait.h"
 
 #include <base/units.h>
@@ -73,6 +78,8 @@ static const char *wrong_limit(const struct core_config *c)
 		return "alignment";
 	if (c->session_share_permille > 1000 || c->magazine_permille > 1000)
 		return "permille";
+	if (tier_wrong(c))
+		return tier_wrong(c);
 	return evict_policy(c->policy) ? bank_wrong(c) : "policy";
 }
 
@@ -82,6 +89,8 @@ static void fill_sizes(struct core *core)
 	uint64_t slots = bits_pow2_up((uint64_t)c->nodes_max * 2);
 
 	core->slabs_max = bank_init(core);
+	tier_sizes(core);
+	core->lease_slots = c->leases_max + (core->has_tiers ? CORE_HAULS : 0);
 	core->processes_max = c->sessions_max * CORE_PROCESSES_PER_SESSION;
 	core->groups_max = c->sessions_max * CORE_PROCESSES_PER_SESSION;
 	core->waiters_max = c->sessions_max * CORE_WAITERS_PER_SESSION;
@@ -101,7 +110,12 @@ struct array {
 	uint64_t size;
 };
 
-#define CORE_ARRAYS 24
+#define CORE_ARRAYS 31
+
+static uint64_t bitmap_words(const struct core *core, uint32_t tier)
+{
+	return (uint64_t)core->tiers[tier].segment_count * core->tiers[tier].bitmap_words;
+}
 
 static void fill_arrays(const struct core *core, struct array out[CORE_ARRAYS])
 {
@@ -125,7 +139,7 @@ static void fill_arrays(const struct core *core, struct array out[CORE_ARRAYS])
 		{offsetof(struct core, sessions), c->sessions_max, sizeof(struct session)},
 		{offsetof(struct core, rows), (uint64_t)c->sessions_max * core->rows_max,
 		 sizeof(struct row)},
-		{offsetof(struct core, leases), c->leases_max, sizeof(struct lease)},
+		{offsetof(struct core, leases), core->lease_slots, sizeof(struct lease)},
 		{offsetof(struct core, waiters), core->waiters_max, sizeof(struct waiter)},
 		{offsetof(struct core, nodes), core->node_slots, sizeof(struct node)},
 		{offsetof(struct core, index), (uint64_t)core->index_mask + 1,
@@ -137,6 +151,19 @@ static void fill_arrays(const struct core *core, struct array out[CORE_ARRAYS])
 		{offsetof(struct core, in), core->in_max, 1},
 		{offsetof(struct core, handles), core->handles_max, sizeof(struct kvd_handle)},
 		{offsetof(struct core, check_counts), core->node_slots, 4},
+		{offsetof(struct core, rests), core->has_tiers ? core->node_slots : 0,
+		 sizeof(struct rest)},
+		{offsetof(struct core, hauls), core->has_tiers ? CORE_HAULS : 0,
+		 sizeof(struct haul)},
+		{offsetof(struct core, transfers), core->transfers_max, sizeof(struct transfer)},
+		{offsetof(struct core, tiers[CORE_TIER_DRAM].segments),
+		 core->tiers[CORE_TIER_DRAM].segment_count, sizeof(struct segment)},
+		{offsetof(struct core, tiers[CORE_TIER_DRAM].bitmaps),
+		 bitmap_words(core, CORE_TIER_DRAM), 8},
+		{offsetof(struct core, tiers[CORE_TIER_FILE].segments),
+		 core->tiers[CORE_TIER_FILE].segment_count, sizeof(struct segment)},
+		{offsetof(struct core, tiers[CORE_TIER_FILE].bitmaps),
+		 bitmap_words(core, CORE_TIER_FILE), 8},
 	};
 
 	for (uint32_t i = 0; i < CORE_ARRAYS; i++)
@@ -211,6 +238,9 @@ int core_new(const struct core_config *config, const struct core_ops *ops, void 
 	index_init(core);
 	arena_init(core);
 	node_init(core);
+	tier_init(core);
+	rest_init(core);
+	transfer_init(core);
 	lease_init(core);
 	wait_init(core);
 	slab_init(core);
@@ -230,6 +260,13 @@ static void enter(struct core *core, uint64_t now_ns)
 	core->now_ns = BITS_MAX(core->now_ns, now_ns);
 	core->budget = CORE_STEP_MAX;
 	bank_time(core);
+}
+
+/* What was done may have made something ready to be moved. */
+static void leave(struct core *core)
+{
+	haul_pump(core);
+	verify_pump(core);
 }
 
 int core_space_add(struct core *core, const struct core_space_args *args)
@@ -260,6 +297,7 @@ void core_session_close(struct core *core, uint32_t session, enum core_session_e
 	enter(core, now_ns);
 	if (session_valid(core, session))
 		session_close(core, session, how == CORE_END_BYE);
+	leave(core);
 }
 
 bool core_session_busy(const struct core *core, uint32_t session)
@@ -297,7 +335,9 @@ int core_request(struct core *core, uint32_t session, const struct kvd_req *req,
 {
 	ASSERT(session_valid(core, session));
 	enter(core, now_ns);
-	return call_request(core, session, req, random);
+	int rc = call_request(core, session, req, random);
+	leave(core);
+	return rc;
 }
 
 void core_complete(struct core *core, enum core_order_kind kind, uint32_t slab, int result,
@@ -319,12 +359,33 @@ void core_time(struct core *core, uint64_t now_ns)
 	ticket_time(core);
 	turnover_time(core);
 	wait_time(core);
+	leave(core);
+}
+
+void core_transfer_done(struct core *core, uint32_t id, int result, uint64_t now_ns)
+{
+	enter(core, now_ns);
+	transfer_done(core, id, result);
+	leave(core);
+}
+
+void core_transfer_late(struct core *core, uint32_t id, uint64_t now_ns)
+{
+	enter(core, now_ns);
+	transfer_late(core, id);
+	leave(core);
+}
+
+void core_area_down(struct core *core, enum core_tier_kind tier, uint32_t area, bool down)
+{
+	ASSERT(tier < CORE_TIERS && area < core->tiers[tier].area_count);
+	core->tiers[tier].areas[area].down = down;
 }
 
 bool core_busy(const struct core *core)
 {
 	return core->dying_head != CORE_NONE || group_busy(core) || turnover_busy(core) ||
-	       wait_busy(core);
+	       wait_busy(core) || haul_busy(core) || verify_busy(core);
 }
 
 uint64_t core_deadline_ns(const struct core *core)
@@ -332,6 +393,7 @@ uint64_t core_deadline_ns(const struct core *core)
 	uint64_t deadline = BITS_MIN(wait_deadline_ns(core), turnover_deadline_ns(core));
 
 	deadline = BITS_MIN(deadline, bank_deadline_ns(core));
+	deadline = BITS_MIN(deadline, haul_deadline_ns(core));
 	return BITS_MIN(deadline, ticket_deadline_ns(core));
 }
 

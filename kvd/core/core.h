@@ -120,7 +120,8 @@ struct core_record {
 	uint32_t format;
 	uint32_t depth; /* of the chain, from 1 */
 	uint8_t key[16];
-	uint8_t parent_key[16]; /* of the format's root where depth is 1 */
+	uint8_t parent_key[16];	    /* of the format's root where depth is 1 */
+	uint64_t parent_generation; /* of the parent's slot; 0 where depth is 1 */
 	uint32_t token_count;
 	uint32_t extra_count;
 	uint32_t uses;

@@ -53,7 +53,9 @@ uint64_t evict_reuse_age(const struct shelf *shelf)
 
 bool evict_leaf(const struct core *core, uint32_t page)
 {
-	return core->nodes[core->pages[page].node].first_child == CORE_NONE;
+	uint32_t child = core->nodes[core->pages[page].node].first_child;
+
+	return child == CORE_NONE || core->nodes[child].state == NODE_COLD;
 }
 
 static void learn(struct core *core, const struct node *node, uint32_t age)
@@ -103,6 +105,16 @@ static void use(struct core *core, struct node *node)
 	learn(core, node, core->sealed - node->used_at);
 	if (node->uses < core->policy->uses_max)
 		node->uses++;
+}
+
+void evict_returned(struct core *core, struct node *node)
+{
+	core->sealed++;
+	if (core->policy->uses_max > 0) {
+		use(core, node);
+		raise_above(core, node);
+	}
+	node->used_at = core->sealed;
 }
 
 void evict_used(struct core *core, uint32_t node)

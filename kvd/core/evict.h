@@ -21,9 +21,11 @@ struct evict_policy {
 	 * been sealed since it was used.
 	 */
 	uint8_t (*back)(const struct core *core, uint8_t uses, uint32_t age);
+	/* Is a block that has been used so often worth being written to a file? */
+	bool (*store)(uint8_t uses);
 	/* The page whose node goes next, or CORE_NONE. */
 	uint32_t (*victim)(struct core *core, struct shelf *shelf);
-	/* For checks: what victim() would name now has no children. */
+	/* For checks: what victim() would name now has no children with pages. */
 	bool (*leaf_first)(const struct core *core, const struct shelf *shelf);
 };
 
@@ -40,6 +42,8 @@ static inline struct page_list *evict_order(const struct core *core, struct shel
 /* A node was sealed: the clock goes on, and what is remembered of it counts. Before it is listed.
  */
 void evict_made(struct core *core, struct node *node);
+/* The same for a node that comes back from a tier: that is a use of it. */
+void evict_returned(struct core *core, struct node *node);
 /* A request found the path that ends here, and pins it. */
 void evict_used(struct core *core, uint32_t node);
 /* The same for a partial node alone. */
@@ -48,7 +52,7 @@ void evict_used_tail(struct core *core, uint32_t node);
 uint32_t evict_word(const struct core *core, const struct node *node);
 /* The age at which pages of the shelf are used again, in sealed blocks: the mean of late. */
 uint64_t evict_reuse_age(const struct shelf *shelf);
-/* Does the page's node have no children? */
+/* Does the page's node have no children with pages, or that are being built? */
 bool evict_leaf(const struct core *core, uint32_t page);
 
 /* Evicts one node that has a page on the shelf. False: nothing is evictable. */

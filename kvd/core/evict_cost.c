@@ -43,6 +43,12 @@ static uint8_t back(const struct core *core, uint8_t uses, uint32_t age)
 	return (uint8_t)BITS_MIN(uses + 1u, CORE_ORDERS - 1);
 }
 
+/* Most of what is cached is never asked for again: once is no use. */
+static bool store(uint8_t uses)
+{
+	return uses > 0;
+}
+
 static uint32_t oldest(const struct core *core, const struct shelf *shelf)
 {
 	int64_t reuse_age = (int64_t)evict_reuse_age(shelf);
@@ -80,6 +86,7 @@ const struct evict_policy evict_cost = {
 	.uses_max = CORE_ORDERS - 1,
 	.order = order,
 	.back = back,
+	.store = store,
 	.victim = victim,
 	.leaf_first = leaf_first,
 };

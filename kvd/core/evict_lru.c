@@ -17,6 +17,11 @@ static uint8_t back(const struct core *core, uint8_t uses, uint32_t age)
 	return 0;
 }
 
+static bool store(uint8_t uses)
+{
+	return true;
+}
+
 static uint32_t victim(struct core *core, struct shelf *shelf)
 {
 	return shelf->order[0].head;
@@ -33,6 +38,7 @@ const struct evict_policy evict_lru = {
 	.name = "lru",
 	.order = only_order,
 	.back = back,
+	.store = store,
 	.victim = victim,
 	.leaf_first = leaf_first,
 };

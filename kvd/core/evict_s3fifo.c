@@ -39,6 +39,12 @@ static uint8_t back(const struct core *core, uint8_t uses, uint32_t age)
 	return age <= 2 * core->cfg.pages_max;
 }
 
+/* Most of what is cached is never asked for again: once is no use. */
+static bool store(uint8_t uses)
+{
+	return uses > 0;
+}
+
 static bool takes_small(const struct shelf *shelf)
 {
 	uint32_t small = shelf->order[S3FIFO_SMALL].count;
@@ -89,6 +95,7 @@ const struct evict_policy evict_s3fifo = {
 	.uses_max = 4,
 	.order = order,
 	.back = back,
+	.store = store,
 	.victim = victim,
 	.leaf_first = leaf_first,
 };

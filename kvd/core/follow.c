@@ -5,11 +5,13 @@
  * Invariants: the unsealed nodes of a path are its end. Each building node has a builder, a live
  * lease (or one in a ticket) whose path runs through it. A lease whose first unsealed node is
  * built by another stands in that node's list of waiters, and is told when it is sealed. A lease
- * that is made a builder without having pages for it has been CALLed. The core's thread only.
+ * that is made a builder without having pages for it has been CALLed. What is loaded has a builder
+ * like any other: the lease of its haul, which inherits nothing. The core's thread only.
  */
 #include "kvd/core/follow.h"
 
 #include "kvd/core/block.h"
+#include "kvd/core/haul.h"
 #include "kvd/core/lease.h"
 #include "kvd/core/mutant.h"
 #include "kvd/core/node.h"
@@ -82,6 +84,10 @@ void follow_advance(struct core *core, uint32_t lease)
 		l->row_state = KVD_LEASE_OK;
 	if (node != CORE_NONE && core->nodes[node].builder != lease)
 		wait_at(core, lease, node);
+	if (machine_is_haul(core, lease)) {
+		machine_haul(core, lease)->advanced = true;
+		return;
+	}
 	block_count_kept(core, lease);
 	lease_show(core, lease);
 }
@@ -201,7 +207,11 @@ static void find_heirs(struct core *core, uint32_t node)
 		return;
 	while ((orphan = first_orphan(core, node)) != CORE_NONE) {
 		uint32_t heir = find_heir(core, orphan);
-		ASSERT(heir != CORE_NONE);
+		if (heir == CORE_NONE) {
+			/* Only what is loaded below it needs it, and nobody needs that any more. */
+			haul_end_through(core, orphan);
+			return;
+		}
 		inherit(core, heir, orphan);
 	}
 }
@@ -221,8 +231,7 @@ void follow_give_up(struct core *core, uint32_t lease, uint32_t depth)
 		l->last = n->parent;
 		node_unpin(core, node, l->session);
 		if (n->pins == 0) {
-			index_ghost_add(core, n->hash, l->group != CORE_NONE, 0);
-			node_drop(core, node);
+			node_abandon(core, node, l->group != CORE_NONE);
 			continue;
 		}
 		if (n->builder == lease)

@@ -119,6 +119,23 @@ uint32_t index_find(const struct core *core, uint32_t parent, const struct index
 	return CORE_NONE;
 }
 
+uint32_t index_find_stored(const struct core *core, uint32_t format, const uint64_t hash[2],
+			   uint64_t generation)
+{
+	uint32_t tag = (uint32_t)hash[0];
+
+	for (uint32_t i = tag & core->index_mask; core->index[i].node != CORE_NONE;
+	     i = (i + 1) & core->index_mask) {
+		uint32_t at = core->index[i].node;
+		const struct node *node = &core->nodes[at];
+		if (core->index[i].tag == tag && node->hash[0] == hash[0] &&
+		    node->hash[1] == hash[1] && node->format == format &&
+		    core->rests[at].generation[CORE_TIER_FILE] == generation)
+			return at;
+	}
+	return CORE_NONE;
+}
+
 uint32_t index_candidate(const struct core *core, const uint64_t hash[2])
 {
 	uint32_t tag = (uint32_t)hash[0];

@@ -46,6 +46,9 @@ void index_hash(const struct space *space, const uint64_t parent_hash[2], struct
 
 /* The node of that parent and key, sealed or building; or CORE_NONE. */
 uint32_t index_find(const struct core *core, uint32_t parent, const struct index_key *key);
+/* The node of the format with that hash whose slot in the file tier has that generation. */
+uint32_t index_find_stored(const struct core *core, uint32_t format, const uint64_t hash[2],
+			   uint64_t generation);
 /* The first node that could have that hash, for prefetching; or CORE_NONE. Reads no node. */
 uint32_t index_candidate(const struct core *core, const uint64_t hash[2]);
 void index_prefetch(const struct core *core, const uint64_t hash[2]);

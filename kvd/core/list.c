@@ -53,7 +53,7 @@ static bool put_prefix(const struct core *core, uint32_t i, void *out)
 	const struct node *n = &core->nodes[i];
 	struct kvd_prefix_stat *p = out;
 
-	if ((n->state != NODE_SEALED && n->state != NODE_BUILDING) || n->first_child != CORE_NONE)
+	if (n->state == NODE_FREE || n->state == NODE_ROOT || n->first_child != CORE_NONE)
 		return false;
 	const struct format *f = &core->formats[n->format];
 	bool partial = n->flags & NODE_PARTIAL;
@@ -65,7 +65,7 @@ static bool put_prefix(const struct core *core, uint32_t i, void *out)
 		.bytes = n->depth * f->block_bytes,
 		.pins = n->pins - n->anchors,
 		.flags = (partial ? 1u : 0) | (n->state == NODE_BUILDING ? 2u : 0) |
-			 (n->anchors ? 4u : 0),
+			 (n->anchors ? 4u : 0) | (n->state == NODE_COLD ? 8u : 0),
 		.hits = n->hits,
 		.last_used_ns = n->last_used_ns,
 	};

@@ -8,6 +8,8 @@
  *           part --- shelf --- slab --- page               the memory: a shelf is the slabs of one
  *                                    |                     (space, geometry)
  *   group -- session -- lease -------+                     the users
+ *                         |
+ *                        haul -- transfer -- slot -- rest    what lies in tiers: rest is of a node
  *
  * A geometry lies on one device, and so do its slabs; what they cost is paid from that device's
  * bank. Sets of devices are words, a bit a device.
@@ -21,23 +23,26 @@
 #include <base/bits.h>
 
 #define CORE_NONE 0xffffffffu
-#define CORE_STATE_ROWS_MAX 16u
+#define CORE_STATE_ROWS_MAX 24u
 #define CORE_SECRET_BYTES 192u
 #define CORE_DESCRIPTION_BYTES 128u
 #define CORE_TAIL_CHILDREN 8u
 #define CORE_ORDERS 16u		      /* of a shelf, at most; a policy uses some */
 #define CORE_WAITERS_PER_SESSION 128u /* for each one, so that nobody can take those of others */
+#define CORE_HAULS 64u		      /* loads and stores of chains, at once */
+#define CORE_SLOT_CLASSES 64u	      /* sizes of slots in a tier */
 
 /* Where a page record is linked; its state says less than that. */
 enum page_list_id {
 	PAGE_NOWHERE,	 /* sealed and pinned: only its node knows it */
 	PAGE_UNMADE,	 /* no slab covers the record */
 	PAGE_FREE,	 /* its slab's free list */
-	PAGE_OWN,	 /* the open pages of a lease, by block and part */
+	PAGE_OWN,	 /* the open pages of a lease, by block and part; of a haul: filling */
 	PAGE_KEPT,	 /* the sealed private pages of a lease */
 	PAGE_MAGAZINE,	 /* the open pages of a group */
 	PAGE_QUARANTINE, /* those that a broken process may still write */
 	PAGE_EVICTABLE,	 /* one of the eviction orders of its shelf */
+	PAGE_MOVING,	 /* filling: a transfer writes it */
 };
 
 struct page_list {
@@ -55,7 +60,7 @@ struct page {
 	uint32_t next_part; /* of the node: the page of the next part */
 	uint32_t lease;	    /* the tag */
 	uint32_t block;	    /* of the lease's sequence */
-	uint32_t owner;	    /* group of a page in a magazine or in quarantine */
+	uint32_t owner;	    /* group of a page in a magazine or in quarantine; a transfer */
 	uint32_t prev;
 	uint32_t next;
 	uint8_t state; /* enum kvd_page_state */
@@ -64,7 +69,13 @@ struct page {
 	uint8_t shown; /* the client was told the handle; in check passes: named */
 };
 
-enum node_state { NODE_FREE, NODE_ROOT, NODE_BUILDING, NODE_SEALED };
+enum node_state {
+	NODE_FREE,
+	NODE_ROOT,
+	NODE_BUILDING, /* by a lease, or a haul that loads it */
+	NODE_SEALED,   /* has pages */
+	NODE_COLD,     /* has none, but lies in a tier */
+};
 
 #define NODE_PARTIAL 0x1u
 #define NODE_ANCHOR 0x2u /* a PIN request ends here */
@@ -86,7 +97,8 @@ struct node {
 	uint8_t flags;
 	uint8_t extra_count;
 	uint8_t uses;	      /* evict.c: how often it was found, never more than its parent */
-	uint32_t first_child; /* newest first */
+	uint32_t first_child; /* newest first, cold ones last */
+	uint32_t last_child;
 	uint32_t child_count;
 	uint32_t next_sibling;
 	uint32_t prev_sibling;
@@ -264,6 +276,7 @@ enum lease_life {
 	LEASE_PARENT, /* released, kept until its last fork is */
 	LEASE_TICKET, /* between HANDOFF and CLAIM */
 	LEASE_DYING,  /* released by a cursor */
+	LEASE_HAUL,   /* the daemon's own: it holds the chain that a haul moves */
 };
 
 /*
@@ -308,6 +321,144 @@ struct lease {
 			 */
 	uint8_t ticket[16];
 	uint64_t ticket_ns; /* when it expires */
+};
+
+/* Where else the block of a node lies, by tier. Owned by rest.c, `transfer` by transfer.c. */
+struct rest {
+	uint32_t slot[CORE_TIERS]; /* CORE_NONE: not there */
+	uint64_t generation[CORE_TIERS];
+	uint32_t transfer[CORE_TIERS]; /* that uses or makes the slot, or CORE_NONE */
+	uint32_t prev[CORE_TIERS];     /* in the tier's order: nodes that lie there, without pins */
+	uint32_t next[CORE_TIERS];
+	uint32_t queue_prev[CORE_TIERS]; /* in the tier's queue: nodes that are to be stored */
+	uint32_t queue_next[CORE_TIERS];
+	bool listed[CORE_TIERS];
+	bool queued[CORE_TIERS];
+};
+
+/* A list of nodes, linked by a pair of fields of their rest. */
+struct rest_list {
+	uint32_t head;
+	uint32_t tail;
+	uint32_t count;
+};
+
+/* A piece of an area that has slots of one size, as long as there is one in use. */
+struct segment {
+	uint32_t class; /* CORE_NONE: free */
+	uint32_t slot_count;
+	uint32_t used;
+	uint32_t hint; /* bitmap word where a free slot may be */
+	uint32_t prev; /* among those with free slots: of its class and area, or of free ones */
+	uint32_t next;
+};
+
+/* Bytes over the time in which there was something to move. */
+struct rate {
+	uint64_t since_ns; /* 0: nothing is moving */
+	uint64_t bytes;
+	uint64_t bytes_per_s; /* of late; 0: never measured */
+	uint64_t peak_bytes_per_s;
+	uint64_t measured_ns;
+	uint32_t moving;
+};
+
+struct area {
+	uint32_t first_segment;
+	uint32_t end_segment;
+	uint32_t free_segments; /* list */
+	uint32_t free_count;
+	bool down;
+	struct rate load;
+	struct rate store;
+	uint32_t moving;
+	uint64_t blocks;
+	uint64_t used_bytes;
+	uint64_t hit_blocks;
+	uint64_t loads;
+	uint64_t stores;
+	uint64_t loaded_bytes;
+	uint64_t stored_bytes;
+	uint64_t bad_blocks;
+	uint64_t dropped_blocks;
+};
+
+/* Slots of one size: segments of each area that have free ones. */
+struct slot_class {
+	uint64_t slot_bytes;
+	uint32_t partial[KVD_AREAS_MAX];
+};
+
+/* Owned by tier.c, the lists by rest.c, what moves by transfer.c. */
+struct tier {
+	uint64_t segment_bytes;
+	uint32_t depth;
+	uint32_t segment_count;
+	uint32_t bitmap_words; /* of one segment */
+	uint32_t area_count;
+	uint32_t next_area; /* pages are spread over areas in turn */
+	uint32_t class_count;
+	uint32_t loading; /* transfers that somebody waits for */
+	uint32_t storing;
+	uint64_t stalled_ns; /* until then no slot is looked for: there was none */
+	struct area areas[KVD_AREAS_MAX];
+	struct slot_class classes[CORE_SLOT_CLASSES];
+	struct segment *segments;
+	uint64_t *bitmaps;
+	struct rest_list order; /* what goes first stands first */
+	struct rest_list queue;
+};
+
+#define CORE_HAUL_BLOCKS 32u /* that are stored with one pin of their chain */
+
+enum haul_kind { HAUL_NONE, HAUL_LOAD, HAUL_STORE };
+
+/*
+ * Blocks of one chain on their way, in order from the root. Its lease, of the same number behind
+ * those of sessions, pins the chain; loading, it is the builder of the nodes.
+ */
+struct haul {
+	uint32_t kind; /* enum haul_kind */
+	uint32_t tier; /* STORE: where to */
+	uint32_t next; /* LOAD: block whose transfer begins next; STORE: place in nodes */
+	uint32_t end;  /* and behind the last */
+	uint32_t moving;
+	bool advanced; /* LOAD: blocks may be there to be published */
+	bool for_request;
+	uint64_t started_ns;
+	uint64_t estimate_ns;
+	uint32_t nodes[CORE_HAUL_BLOCKS]; /* STORE: from the root on */
+};
+
+struct transfer {
+	uint32_t kind; /* enum core_transfer_kind */
+	bool busy;
+	bool late;	/* nobody waits for it any more */
+	uint32_t haul;	/* its lease; CORE_NONE: VERIFY, or given up */
+	uint32_t block; /* LOAD: of the haul's chain */
+	uint32_t node;	/* CORE_NONE: it has gone */
+	uint32_t tier;
+	uint32_t slot;
+	bool slot_dropped;  /* nobody's any more: free when this is done */
+	uint32_t from_tier; /* STORE: the tier that is read, or CORE_NONE */
+	uint32_t from_slot;
+	bool from_dropped;
+	uint32_t part_count;
+	uint32_t pages[KVD_PARTS_MAX]; /* LOAD: that it fills */
+	uint64_t bytes;
+	uint64_t generation; /* STORE: of the slot, then */
+	uint32_t next_free;
+};
+
+/* The VERIFY that is under way. */
+struct verify {
+	bool busy;
+	bool has_session; /* false: who asked has gone */
+	uint32_t session;
+	struct kvd_req req;
+	uint32_t moving;
+	uint32_t cursor;
+	struct kvd_verify done;
 };
 
 /* A request that waits for memory. */
@@ -377,8 +528,9 @@ struct core {
 	uint32_t abandoned_groups; /* without ranks, and with a magazine still */
 	struct process *processes;
 	struct session *sessions;
-	struct row *rows; /* sessions_max x rows_max */
-	struct lease *leases;
+	struct row *rows;     /* sessions_max x rows_max */
+	struct lease *leases; /* those of hauls last */
+	uint32_t lease_slots;
 	uint32_t lease_free;
 	uint32_t lease_count;
 	uint32_t ticket_count; /* leases between HANDOFF and CLAIM */
@@ -411,6 +563,19 @@ struct core {
 	uint64_t arena_tokens;
 	uint32_t sealed; /* blocks, ever: the clock of the policy; it may wrap */
 	const struct evict_policy *policy;
+	struct tier tiers[CORE_TIERS];
+	bool has_tiers;
+	struct rest *rests; /* by node; none without tiers */
+	struct haul *hauls;
+	uint32_t haul_count; /* that are not HAUL_NONE */
+	uint32_t store_hauls;
+	uint32_t haul_turn; /* whose transfers come first */
+	struct transfer *transfers;
+	uint32_t transfers_max;
+	uint32_t transfer_free;
+	uint64_t generation; /* of the slot that was written last */
+	bool unpinning;	     /* by a haul: nothing is used by it */
+	struct verify verify;
 
 	uint8_t *in; /* payload of the request at hand */
 	uint64_t in_max;
@@ -447,6 +612,17 @@ static inline uint32_t machine_device(const struct core *core, uint32_t page)
 static inline void machine_wake(struct core *core, uint32_t device)
 {
 	core->retry |= 1u << (MUTANT(WAKE_ELSEWHERE) && device > 0 ? device - 1 : device);
+}
+
+/* Is it one of the daemon's own? */
+static inline bool machine_is_haul(const struct core *core, uint32_t lease)
+{
+	return lease >= core->cfg.leases_max && lease < core->lease_slots;
+}
+
+static inline struct haul *machine_haul(const struct core *core, uint32_t lease)
+{
+	return &core->hauls[lease - core->cfg.leases_max];
 }
 
 static inline uint64_t machine_stride(const struct core *core, uint32_t page)

@@ -44,7 +44,17 @@
 	M(WAKE_ELSEWHERE, "memory that comes free wakes who waits for the device before")          \
 	M(USES_OF_LAST, "a hit is counted for the deepest block of the path alone")                \
 	M(USES_CARRIED, "the uses of a block that comes back are not carried to its parent")       \
-	M(MAIN_TO_SMALL, "the main queue's head counts as a page of the small queue")
+	M(MAIN_TO_SMALL, "the main queue's head counts as a page of the small queue")              \
+	M(TRUST_TIER, "a block whose checksum is wrong is published")                              \
+	M(LOAD_OUT_OF_ORDER, "a loaded block is published before its parent")                      \
+	M(SLOT_UNDER_TRANSFER, "a slot is free again while a transfer uses it")                    \
+	M(DROP_UNRECORDED, "the journal is not told that a slot was given up")                     \
+	M(FREE_LATE_PAGES, "pages of a late load are free before it is done")                      \
+	M(STORE_UNPINNED, "a chain that is stored may be evicted meanwhile")                       \
+	M(LOSE_LATE, "followers of a late load are not called")                                    \
+	M(KEEP_BAD, "a block that could not be loaded stays in its tier")                          \
+	M(GENERATION_REUSED, "a slot that is written anew keeps its generation")                   \
+	M(LOAD_UNPAID, "pages to load into are taken without a promise")
 
 #define MUTANT_ENUM(name, text) MUTANT_##name,
 enum mutant {

@@ -144,6 +144,8 @@ static bool seal_behind(struct core *core, uint32_t lease, uint32_t block, const
 		return false;
 	}
 	node_pin(core, node, l->session);
+	if (core->nodes[node].state == NODE_COLD)
+		node_revive(core, node, lease);
 	l->last = node;
 	unsealed_next(core, lease);
 	if (core->nodes[node].state == NODE_SEALED)

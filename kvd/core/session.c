@@ -12,6 +12,7 @@
 #include "kvd/core/lease.h"
 #include "kvd/core/process.h"
 #include "kvd/core/turnover.h"
+#include "kvd/core/verify.h"
 #include "kvd/core/wait.h"
 
 #include <errno.h>
@@ -90,6 +91,7 @@ void session_close(struct core *core, uint32_t session, bool at_once)
 	s->closing = true;
 	s->ending++; /* this function: leases that end here must not finish the session */
 	wait_drop_session(core, session);
+	verify_drop_session(core, session);
 	if (!at_once) {
 		core->counters[KVD_C_SESSION_DEATHS]++;
 		group_break(core, s->group, s->process);

@@ -23,6 +23,11 @@ static const struct state_row rows[] = {
 	{KVD_PAGE_SEALED, STATE_DROP, KVD_PAGE_FREE, "sealed-drop-free"},
 	{KVD_PAGE_QUARANTINE, STATE_PROVEN, KVD_PAGE_FREE, "quarantine-proven-free"},
 	{KVD_PAGE_QUARANTINE, STATE_QUIESCED, KVD_PAGE_FREE, "quarantine-quiesced-free"},
+	{KVD_PAGE_SEALED, STATE_DEMOTE, KVD_PAGE_FREE, "sealed-demote-free"},
+	{KVD_PAGE_FREE, STATE_LOAD, KVD_PAGE_FILLING, "free-load-filling"},
+	{KVD_PAGE_FILLING, STATE_LOADED, KVD_PAGE_SEALED, "filling-loaded-sealed"},
+	{KVD_PAGE_FILLING, STATE_LOAD_FAILED, KVD_PAGE_FREE, "filling-load_failed-free"},
+	{KVD_PAGE_FILLING, STATE_LOAD_USELESS, KVD_PAGE_FREE, "filling-load_useless-free"},
 };
 static_assert(ARRAY_LEN(rows) <= CORE_STATE_ROWS_MAX, "state rows");
 

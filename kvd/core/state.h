@@ -8,10 +8,14 @@
  *   free ------------------> open -------------------------> sealed
  *    ^ ^                    |  | \ BIND (open to open)          |
  *    | +--------------------+  |                                |
- *    |   RELEASE, RETURN       | BREAK          EVICT, DROP     |
+ *    |   RELEASE, RETURN       | BREAK   EVICT, DROP, DEMOTE    |
  *    +---- quarantine <--------+                                |
  *    |  PROVEN, QUIESCED                                        |
  *    +----------------------------------------------------------+
+ *    |                                          LOADED          |
+ *    +------------------> filling ------------------------------+
+ *    |       LOAD            |
+ *    +-----------------------+  LOAD_FAILED, LOAD_USELESS
  */
 #ifndef KVD_CORE_STATE_H
 #define KVD_CORE_STATE_H
@@ -22,19 +26,24 @@
 struct core;
 
 enum state_event {
-	STATE_TAKE,	 /* for a lease, promised by its admission */
-	STATE_TOPUP,	 /* for the magazine of a session group */
-	STATE_BIND,	 /* a magazine page becomes a block of a lease */
-	STATE_PUBLISH,	 /* sealed as the page of a node */
-	STATE_KEEP,	 /* sealed, but stays private to the lease */
-	STATE_KEEP_TAIL, /* sealed as the page of a partial node */
-	STATE_RELEASE,	 /* its lease ended in peace */
-	STATE_RETURN,	 /* given back from a magazine, or its group said BYE */
-	STATE_BREAK,	 /* its writer broke: it may still write */
-	STATE_EVICT,	 /* its node leaves the index */
-	STATE_DROP,	 /* private, and its lease ended */
-	STATE_PROVEN,	 /* the writer's process is dead */
-	STATE_QUIESCED,	 /* the writer's process says that its writes have ended */
+	STATE_TAKE,	    /* for a lease, promised by its admission */
+	STATE_TOPUP,	    /* for the magazine of a session group */
+	STATE_BIND,	    /* a magazine page becomes a block of a lease */
+	STATE_PUBLISH,	    /* sealed as the page of a node */
+	STATE_KEEP,	    /* sealed, but stays private to the lease */
+	STATE_KEEP_TAIL,    /* sealed as the page of a partial node */
+	STATE_RELEASE,	    /* its lease ended in peace */
+	STATE_RETURN,	    /* given back from a magazine, or its group said BYE */
+	STATE_BREAK,	    /* its writer broke: it may still write */
+	STATE_EVICT,	    /* its node leaves the index */
+	STATE_DROP,	    /* private, and its lease ended */
+	STATE_PROVEN,	    /* the writer's process is dead */
+	STATE_QUIESCED,	    /* the writer's process says that its writes have ended */
+	STATE_DEMOTE,	    /* its node stays: a tier has it */
+	STATE_LOAD,	    /* promised; to be filled from a tier */
+	STATE_LOADED,	    /* as the page of a node */
+	STATE_LOAD_FAILED,  /* it was not what it should be, or could not be read */
+	STATE_LOAD_USELESS, /* not needed any more: somebody else was faster, or all have gone */
 	STATE_EVENTS
 };
 

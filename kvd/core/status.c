@@ -55,6 +55,43 @@ static void fill_devices(const struct core *core, struct kvd_status *out)
 	}
 }
 
+static void fill_area(const struct core *core, uint32_t t, uint32_t a, struct kvd_area_stat *out)
+{
+	const struct tier *tier = &core->tiers[t];
+	const struct area *area = &tier->areas[a];
+
+	*out = (struct kvd_area_stat){
+		.tier = t == CORE_TIER_FILE ? KVD_TIER_FILE : KVD_TIER_DRAM,
+		.area = a,
+		.state = area->down ? KVD_AREA_DEGRADED : KVD_AREA_OK,
+		.queue = area->moving,
+		.bytes = (area->end_segment - area->first_segment) * tier->segment_bytes,
+		.used_bytes = area->used_bytes,
+		.blocks = area->blocks,
+		.hit_blocks = area->hit_blocks,
+		.loads = area->loads,
+		.stores = area->stores,
+		.loaded_bytes = area->loaded_bytes,
+		.stored_bytes = area->stored_bytes,
+		.bad_blocks = area->bad_blocks,
+		.dropped_blocks = area->dropped_blocks,
+		.load_bytes_per_s = area->load.bytes_per_s,
+		.store_bytes_per_s = area->store.bytes_per_s,
+		.load_peak_bytes_per_s = area->load.peak_bytes_per_s,
+		.store_peak_bytes_per_s = area->store.peak_bytes_per_s,
+	};
+}
+
+/* DRAM first, if there is such a tier. */
+static void fill_areas(const struct core *core, struct kvd_status *out)
+{
+	out->area_count = 0;
+	for (uint32_t t = 0; t < CORE_TIERS; t++)
+		for (uint32_t a = 0; a < core->tiers[t].area_count; a++)
+			if (out->area_count < ARRAY_LEN(out->areas))
+				fill_area(core, t, a, &out->areas[out->area_count++]);
+}
+
 void status_fill(const struct core *core, struct kvd_status *out)
 {
 	memcpy(out->pages_by_state, core->pages_by_state, sizeof(out->pages_by_state));
@@ -69,5 +106,6 @@ void status_fill(const struct core *core, struct kvd_status *out)
 	memset(out->counters, 0, sizeof(out->counters));
 	memcpy(out->counters, core->counters, sizeof(core->counters));
 	fill_devices(core, out);
+	fill_areas(core, out);
 	fill_lists(core, out);
 }

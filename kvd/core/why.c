@@ -67,8 +67,10 @@ static void explain(const struct core *core, uint32_t format, const struct index
 		out->cause = out->hit_tokens > 0 ? KVD_WHY_HIT : KVD_WHY_SHORT;
 		return;
 	}
-	if (index_find(core, last, &key) != CORE_NONE) {
-		out->cause = KVD_WHY_BUILDING;
+	uint32_t next = index_find(core, last, &key);
+	if (next != CORE_NONE) {
+		bool cold = core->nodes[next].state == NODE_COLD;
+		out->cause = cold ? KVD_WHY_IN_TIER : KVD_WHY_BUILDING;
 		return;
 	}
 	uint32_t ghost = index_ghost_find(core, key.hash);
@@ -87,6 +89,7 @@ static const char *const causes[] = {
 	[KVD_WHY_BUILDING] = "the block is being computed now",
 	[KVD_WHY_QUARANTINED] = "its writer broke before the block was sealed",
 	[KVD_WHY_SHORT] = "the tokens are fewer than one block",
+	[KVD_WHY_IN_TIER] = "the block is in a tier, to be loaded when it is asked for",
 };
 
 int why_run(struct core *core, struct call *call)
