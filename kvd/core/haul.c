@@ -214,6 +214,12 @@ static uint32_t load_more(struct core *core, uint32_t haul, uint32_t count)
 
 /* --- storing ---------------------------------------------------------------------------------- */
 
+/* Does the tier lack the node, and nobody is about to store it there? */
+static bool lacks(const struct core *core, uint32_t node, uint32_t t)
+{
+	return !rest_in(core, node, t) && !core->rests[node].claimed[t];
+}
+
 /* The next of the queue and what its chain lacks in the tier. */
 static void begin_store(struct core *core, uint32_t t)
 {
@@ -223,11 +229,11 @@ static void begin_store(struct core *core, uint32_t t)
 
 	rest_unqueue(core, node, t);
 	for (uint32_t n = node; n != core->nodes[n].format; n = core->nodes[n].parent)
-		missing += !rest_in(core, n, t) && core->rests[n].transfer[t] == CORE_NONE;
+		missing += lacks(core, n, t);
 	if (missing == 0)
 		return;
 	for (; missing > CORE_HAUL_BLOCKS; last = core->nodes[last].parent)
-		missing -= !rest_in(core, last, t) && core->rests[last].transfer[t] == CORE_NONE;
+		missing -= lacks(core, last, t);
 	if (last != node)
 		rest_queue(core, node, t);
 	uint32_t haul = begin(core, HAUL_STORE, last);
@@ -236,8 +242,19 @@ static void begin_store(struct core *core, uint32_t t)
 	h->tier = t;
 	h->end = missing;
 	for (uint32_t n = last; missing > 0; n = core->nodes[n].parent)
-		if (!rest_in(core, n, t) && core->rests[n].transfer[t] == CORE_NONE)
+		if (lacks(core, n, t)) {
 			h->nodes[--missing] = n;
+			core->rests[n].claimed[t] = true;
+		}
+}
+
+/* Nothing more is stored by it. */
+static void cut_store(struct core *core, struct haul *h)
+{
+	for (uint32_t i = h->next; i < h->end; i++)
+		core->rests[h->nodes[i]].claimed[h->tier] = false;
+	h->end = h->next;
+	core->tiers[h->tier].stalled_ns = core->now_ns + HAUL_STALL_NS;
 }
 
 static uint32_t store_more(struct core *core, uint32_t haul, uint32_t count)
@@ -247,10 +264,8 @@ static uint32_t store_more(struct core *core, uint32_t haul, uint32_t count)
 
 	while (h->next < h->end && begun < count) {
 		int rc = transfer_store(core, haul, h->nodes[h->next], h->tier);
-		if (rc == -ENOSPC) {
-			core->tiers[h->tier].stalled_ns = core->now_ns + HAUL_STALL_NS;
-			h->end = h->next;
-		}
+		if (rc == -ENOSPC)
+			cut_store(core, h);
 		if (rc < 0)
 			return begun;
 		h->next++;
@@ -261,10 +276,7 @@ static uint32_t store_more(struct core *core, uint32_t haul, uint32_t count)
 
 void haul_unstored(struct core *core, uint32_t haul)
 {
-	struct haul *h = machine_haul(core, haul);
-
-	h->end = h->next;
-	core->tiers[h->tier].stalled_ns = core->now_ns + HAUL_STALL_NS;
+	cut_store(core, machine_haul(core, haul));
 }
 
 static bool can_store(const struct core *core, uint32_t t)

@@ -334,6 +334,7 @@ struct rest {
 	uint32_t queue_next[CORE_TIERS];
 	bool listed[CORE_TIERS];
 	bool queued[CORE_TIERS];
+	bool claimed[CORE_TIERS]; /* a haul is storing it there, or will */
 };
 
 /* A list of nodes, linked by a pair of fields of their rest. */

@@ -159,20 +159,26 @@ void rest_unqueue_all(struct core *core, uint32_t node)
 		rest_unqueue(core, node, t);
 }
 
-void rest_idle(struct core *core, uint32_t node)
+/* With DRAM on the way, a file gets what DRAM has: nobody reads the device twice. */
+static bool should_store(const struct core *core, uint32_t node, uint32_t t)
 {
 	const struct node *n = &core->nodes[node];
 
+	if (!tier_there(core, t) || rest_in(core, node, t) || n->state != NODE_SEALED ||
+	    (n->flags & NODE_PARTIAL) || core->rests[node].queued[t])
+		return false;
+	if (t != CORE_TIER_FILE)
+		return true;
+	return core->policy->store(n->uses) &&
+	       (!tier_there(core, CORE_TIER_DRAM) || rest_in(core, node, CORE_TIER_DRAM));
+}
+
+void rest_idle(struct core *core, uint32_t node)
+{
 	for (uint32_t t = 0; core->has_tiers && t < CORE_TIERS; t++) {
-		struct rest *r = &core->rests[node];
-		if (r->slot[t] != CORE_NONE) {
+		if (rest_in(core, node, t))
 			order_insert(core, node, t, CORE_NONE);
-			continue;
-		}
-		if (!tier_there(core, t) || n->state != NODE_SEALED || r->queued[t] ||
-		    (n->flags & NODE_PARTIAL) || core->unpinning)
-			continue;
-		if (t != CORE_TIER_FILE || core->policy->store(n->uses))
+		else if (!core->unpinning && should_store(core, node, t))
 			rest_queue(core, node, t);
 	}
 }
@@ -228,8 +234,11 @@ void rest_put(struct core *core, uint32_t node, uint32_t t, uint32_t slot, uint6
 	rest_unqueue(core, node, t);
 	if (core->nodes[node].pins == 0)
 		order_insert(core, node, t, CORE_NONE);
-	if (t != CORE_TIER_FILE)
+	if (t != CORE_TIER_FILE) {
+		if (should_store(core, node, CORE_TIER_FILE))
+			rest_queue(core, node, CORE_TIER_FILE);
 		return;
+	}
 	rest_record(core, node, &record);
 	core->ops.record(core->ctx, &record);
 }

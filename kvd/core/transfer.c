@@ -213,7 +213,9 @@ static void loaded(struct core *core, struct transfer *x, int result)
 		return;
 	}
 	free_pages(core, x, STATE_LOAD_FAILED);
-	haul_failed(core, x->haul, x->block);
+	uint32_t haul = x->haul;
+	x->haul = CORE_NONE;
+	haul_failed(core, haul, x->block);
 }
 
 static void stored(struct core *core, struct transfer *x, int result)
@@ -221,6 +223,7 @@ static void stored(struct core *core, struct transfer *x, int result)
 	struct area *area = tier_area(core, x->tier, x->slot);
 
 	machine_haul(core, x->haul)->moving--;
+	core->rests[x->node].claimed[x->tier] = false;
 	if (result < 0) {
 		tier_free(core, x->tier, x->slot);
 		haul_unstored(core, x->haul);

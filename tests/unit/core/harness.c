@@ -57,6 +57,30 @@ static void on_order(void *ctx, const struct core_order *order)
 	h->orders[h->order_count++] = *order;
 }
 
+static void on_transfer(void *ctx, const struct core_transfer *transfer)
+{
+	struct harness *h = ctx;
+
+	assert_true(h->transfer_count < HARNESS_TRANSFERS_MAX);
+	h->transfers[h->transfer_count++] = *transfer;
+}
+
+static void on_record(void *ctx, const struct core_record *record)
+{
+	struct harness *h = ctx;
+
+	assert_true(h->record_count < HARNESS_RECORDS_MAX);
+	struct harness_record *r = &h->records[h->record_count++];
+	r->record = *record;
+	if (!record->put)
+		return;
+	memcpy(r->tokens, record->tokens, record->token_count * sizeof(uint32_t));
+	r->record.tokens = r->tokens;
+	if (record->extra_count > 0)
+		memcpy(r->extras, record->extras, record->extra_count * 5 * sizeof(uint32_t));
+	r->record.extras = r->extras;
+}
+
 static void on_expel(void *ctx, uint32_t session)
 {
 	((struct harness *)ctx)->expelled |= 1u << session;
@@ -72,6 +96,8 @@ static const struct core_ops ops = {
 	.lease_row = on_lease_row,
 	.session_row = on_session_row,
 	.order = on_order,
+	.transfer = on_transfer,
+	.record = on_record,
 	.expel = on_expel,
 	.note = on_note,
 };
@@ -279,6 +305,28 @@ void harness_time(struct harness *h, uint64_t ms)
 			return;
 	}
 	fail_msg("the core never comes to rest");
+}
+
+void harness_transfer(struct harness *h, uint32_t i, int result)
+{
+	uint32_t id = h->transfers[i].id;
+
+	assert_true(i < h->transfer_count);
+	memmove(&h->transfers[i], &h->transfers[i + 1],
+		(h->transfer_count - i - 1) * sizeof(h->transfers[0]));
+	h->transfer_count--;
+	core_transfer_done(h->core, id, result, h->now_ns);
+	harness_time(h, 0);
+	harness_check(h);
+}
+
+uint32_t harness_transfers(struct harness *h, int result)
+{
+	uint32_t count = 0;
+
+	for (; h->transfer_count > 0; count++)
+		harness_transfer(h, 0, result);
+	return count;
 }
 
 void harness_close(struct harness *h, uint32_t session, enum core_session_end how)

@@ -15,12 +15,21 @@
 #define HARNESS_ORDERS_MAX 64u
 #define HARNESS_ROWS_MAX 64u
 #define HARNESS_REPLIES_MAX 64u
+#define HARNESS_TRANSFERS_MAX 256u
+#define HARNESS_RECORDS_MAX 1024u
 
 struct harness_reply {
 	bool came;
 	struct kvd_rep rep;
 	struct kvd_handle handles[1024];
 	uint8_t bytes[8192];
+};
+
+/* What the journal was told, with memory of its own. */
+struct harness_record {
+	struct core_record record;
+	uint32_t tokens[128];
+	uint32_t extras[KVD_EXTRAS_PER_BLOCK * 5];
 };
 
 struct harness {
@@ -33,6 +42,10 @@ struct harness {
 	struct harness_reply replies[HARNESS_REPLIES_MAX]; /* by tag */
 	struct core_order orders[HARNESS_ORDERS_MAX];
 	uint32_t order_count;
+	struct core_transfer transfers[HARNESS_TRANSFERS_MAX]; /* that have not ended */
+	uint32_t transfer_count;
+	struct harness_record records[HARNESS_RECORDS_MAX];
+	uint32_t record_count;
 	struct kvd_lease_row rows[16][HARNESS_ROWS_MAX];
 	struct kvd_session_row session_rows[16];
 	uint32_t expelled;
@@ -77,6 +90,10 @@ const struct kvd_lease_row *harness_row(const struct harness *h, uint32_t sessio
 void harness_time(struct harness *h, uint64_t ms);
 /* Ends the orders that `slow` kept back. */
 void harness_orders(struct harness *h, int make_result);
+/* Ends the i-th transfer of those that have not ended. */
+void harness_transfer(struct harness *h, uint32_t i, int result);
+/* Ends transfers, and those that begin by that, until there are none. Returns how many. */
+uint32_t harness_transfers(struct harness *h, int result);
 void harness_close(struct harness *h, uint32_t session, enum core_session_end how);
 void harness_check(struct harness *h);
 uint64_t harness_pages(const struct harness *h, enum kvd_page_state state);
