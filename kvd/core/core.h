@@ -30,6 +30,12 @@ enum core_tier_kind { CORE_TIER_DRAM, CORE_TIER_FILE };
 
 struct core;
 
+/*
+ * Which blocks are written to the file tier: those that the policy expects to be used while they
+ * are there; only those that have been used again, which spares the disk; all.
+ */
+enum core_store { CORE_STORE_LIKELY, CORE_STORE_USED, CORE_STORE_ALL };
+
 /* A tier is cut into areas (its files; one for DRAM), they into segments, they into slots. */
 struct core_tier_config {
 	uint32_t area_count;		       /* 0: there is no such tier */
@@ -59,6 +65,7 @@ struct core_config {
 	uint64_t retire_grace_ns;	 /* how long SLAB_GONE is waited for; 0: 5 s */
 	const char *policy;		 /* "lru", "s3fifo", "cost"; NULL: "lru" */
 	struct core_tier_config tiers[CORE_TIERS];
+	enum core_store store; /* what is written to files */
 };
 
 /* What the shell must do; each ends with core_complete(). */

@@ -54,9 +54,42 @@ bool rest_any(const struct core *core, uint32_t node)
 	return rest_in(core, node, CORE_TIER_DRAM) || rest_in(core, node, CORE_TIER_FILE);
 }
 
+/*
+ * Blocks stay in the file for so long that a use of them is likely to come while they are there: for
+ * at least half of the mean age of use, when two of five uses have come.
+ */
+static bool roomy(const struct core *core, const struct node *node)
+{
+	const struct tier *file = &core->tiers[CORE_TIER_FILE];
+	const struct format *f = &core->formats[node->format];
+	uint32_t head = file->order.head;
+
+	for (uint32_t a = 0; a < file->area_count; a++)
+		if (file->areas[a].free_count > 0)
+			return true;
+	if (head == CORE_NONE)
+		return false;
+	uint32_t age = core->sealed - core->nodes[head].used_at;
+	return age > evict_reuse_age(machine_part_shelf(core, f, 0)) / 2;
+}
+
+/* Is it worth a place in a file? */
+static bool worth_storing(const struct core *core, const struct node *node)
+{
+	switch (core->cfg.store) {
+	case CORE_STORE_LIKELY:
+		return core->policy->store(node->uses) || roomy(core, node);
+	case CORE_STORE_USED:
+		return core->policy->store(node->uses);
+	case CORE_STORE_ALL:
+		break;
+	}
+	return true;
+}
+
 bool rest_unstored(const struct core *core, uint32_t node)
 {
-	return tier_there(core, CORE_TIER_FILE) && !core->policy->store(core->nodes[node].uses);
+	return tier_there(core, CORE_TIER_FILE) && !worth_storing(core, &core->nodes[node]);
 }
 
 uint32_t rest_readable(const struct core *core, uint32_t node)
@@ -169,7 +202,7 @@ static bool should_store(const struct core *core, uint32_t node, uint32_t t)
 		return false;
 	if (t != CORE_TIER_FILE)
 		return true;
-	return core->policy->store(n->uses) &&
+	return worth_storing(core, n) &&
 	       (!tier_there(core, CORE_TIER_DRAM) || rest_in(core, node, CORE_TIER_DRAM));
 }
 

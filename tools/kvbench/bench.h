@@ -32,6 +32,7 @@ struct bench {
 	const char *trace;	 /* of replay */
 	const char *policy;	 /* of replay; NULL: the daemon's */
 	uint32_t blocks;	 /* of replay: the pool; 0: several sizes */
+	uint32_t file_blocks;	 /* of replay: a file tier below it; 0: none */
 	const char *only;	 /* run the cases of this name alone; NULL: all */
 };
 

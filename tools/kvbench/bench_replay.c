@@ -81,7 +81,9 @@ static int bench_replay_size(const struct bench *b, const struct replay_trace *t
 	int rc = replay_optimum(t, blocks, &s.optimum);
 
 	for (uint32_t i = 0; i < BENCH_REPLAY_POLICIES && rc == 0; i++)
-		rc = replay_core(t, bench_replay_names[i], blocks, &s.policy[i]);
+		rc = replay_core(
+			t, &(struct replay_pool){.policy = bench_replay_names[i], .blocks = blocks},
+			&s.policy[i]);
 	if (rc < 0) {
 		fprintf(stderr, "kvbench: replay: %u blocks: %s\n", blocks, strerror(-rc));
 		return rc;
@@ -103,6 +105,11 @@ static int bench_replay_trace(const struct bench *b, uint32_t chosen)
 
 	if (rc < 0)
 		return rc;
+	if (b->file_blocks) {
+		rc = replay_file(b, &trace, bench_replay_names[chosen]);
+		replay_trace_free(&trace);
+		return rc;
+	}
 	if (!b->json)
 		printf("%s: %u requests, %llu blocks\n%8s %-12s %9s %8s %8s %8s %8s %12s\n",
 		       b->trace, trace.request_count, (unsigned long long)trace.id_count, "POOL",
@@ -125,7 +132,7 @@ int bench_replay_run(const struct bench *b)
 		chosen++;
 	if (!b->trace || chosen == BENCH_REPLAY_POLICIES) {
 		fprintf(stderr, "kvbench: usage: kvbench replay TRACE [--policy lru|s3fifo|cost] "
-				"[--blocks N] [--json]\n");
+				"[--blocks N] [--file-blocks N] [--json]\n");
 		return 2;
 	}
 	return bench_replay_trace(b, chosen) < 0 ? 1 : 0;

@@ -43,6 +43,7 @@ static void main_help(void)
 	       "  --case NAME    only the case of this name, as pp512\n"
 	       "  --policy NAME  of replay: lru, s3fifo or cost (default)\n"
 	       "  --blocks N     of replay: a pool of that many; default: 1000 to 50000\n"
+	       "  --file-blocks N  of replay: the same with a file tier of that many below it\n"
 	       "  --help         this help\n"
 	       "  --version      print the version\n"
 	       "\nExit status: 0 ok, 1 failed, 2 usage.\n");
@@ -94,6 +95,7 @@ static int main_options(struct bench *b, int argc, char **argv)
 						{"case", required_argument, NULL, 'c'},
 						{"policy", required_argument, NULL, 'p'},
 						{"blocks", required_argument, NULL, 'b'},
+						{"file-blocks", required_argument, NULL, 'f'},
 						{"help", no_argument, NULL, 'h'},
 						{"version", no_argument, NULL, 'v'},
 						{0}};
@@ -120,6 +122,8 @@ static int main_options(struct bench *b, int argc, char **argv)
 			b->policy = optarg;
 		else if (c == 'b')
 			err = main_number(optarg, &b->blocks);
+		else if (c == 'f')
+			err = main_number(optarg, &b->file_blocks);
 		else if (c == 'v')
 			return printf("kvbench %s\n", KVD_VERSION) > 0 ? 1 : 2;
 		else if (c == 'h')

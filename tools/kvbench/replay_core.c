@@ -20,12 +20,17 @@
 #define REPLAY_PAGE_TOKENS 16u
 #define REPLAY_PAGE_BYTES 4096u
 #define REPLAY_ORDERS_MAX 8u
+#define REPLAY_TRANSFERS_MAX 256u /* more than the tier's depth, both ways */
+#define REPLAY_SEGMENT_SLOTS 64u
 
 struct replay_shell {
 	struct core *core;
 	const void *payload;
 	struct core_order orders[REPLAY_ORDERS_MAX];
 	uint32_t order_count;
+	uint32_t transfers[REPLAY_TRANSFERS_MAX];
+	uint32_t transfer_count;
+	uint64_t stores;
 	uint32_t session;
 	uint32_t format;
 	uint32_t tag;
@@ -67,6 +72,19 @@ static void on_order(void *ctx, const struct core_order *order)
 		s->orders[s->order_count++] = *order;
 }
 
+static void on_transfer(void *ctx, const struct core_transfer *transfer)
+{
+	struct replay_shell *s = ctx;
+
+	s->stores += transfer->kind == CORE_TRANSFER_STORE;
+	if (s->transfer_count < REPLAY_TRANSFERS_MAX)
+		s->transfers[s->transfer_count++] = transfer->id;
+}
+
+static void on_record(void *ctx, const struct core_record *record)
+{
+}
+
 static void on_expel(void *ctx, uint32_t session)
 {
 }
@@ -86,10 +104,13 @@ static int call(struct replay_shell *s, struct kvd_req *req, const void *payload
 	s->replied = false;
 	s->now_ns += UNITS_NS_PER_US;
 	int rc = core_request(s->core, s->session, req, random, s->now_ns);
-	while (rc == 0 && (s->order_count > 0 || core_busy(s->core))) {
+	while (rc == 0 && (s->order_count > 0 || s->transfer_count > 0 || core_busy(s->core))) {
 		if (s->order_count > 0) {
 			const struct core_order *o = &s->orders[--s->order_count];
 			core_complete(s->core, o->kind, o->slab, 0, s->now_ns);
+		} else if (s->transfer_count > 0) {
+			core_transfer_done(s->core, s->transfers[--s->transfer_count], 0,
+					   s->now_ns);
 		}
 		core_time(s->core, s->now_ns);
 	}
@@ -98,15 +119,19 @@ static int call(struct replay_shell *s, struct kvd_req *req, const void *payload
 	return s->replied ? s->rep.result : -EIO;
 }
 
-static int open_core(struct replay_shell *s, const struct replay_trace *t, const char *policy,
-		     uint32_t blocks)
+static int open_core(struct replay_shell *s, const struct replay_trace *t,
+		     const struct replay_pool *pool)
 {
+	uint32_t blocks = pool->blocks;
+	uint32_t all = blocks + pool->file_blocks;
 	static const struct core_ops ops = {
 		.payload = on_payload,
 		.reply = on_reply,
 		.lease_row = on_lease_row,
 		.session_row = on_session_row,
 		.order = on_order,
+		.transfer = on_transfer,
+		.record = on_record,
 		.expel = on_expel,
 		.note = on_note,
 	};
@@ -115,8 +140,8 @@ static int open_core(struct replay_shell *s, const struct replay_trace *t, const
 		.device_count = 1,
 		.pool_bytes = {(uint64_t)blocks * REPLAY_PAGE_BYTES},
 		.pages_max = blocks,
-		.nodes_max = 2 * blocks,
-		.index_tokens_max = BITS_MAX(64ull * blocks, 1ull << 16),
+		.nodes_max = 2 * all,
+		.index_tokens_max = BITS_MAX(64ull * all, 1ull << 16),
 		.sessions_max = 1,
 		.leases_max = 2,
 		.formats_max = 1,
@@ -126,7 +151,14 @@ static int open_core(struct replay_shell *s, const struct replay_trace *t, const
 		.slab_bytes_min = (uint64_t)blocks * REPLAY_PAGE_BYTES,
 		.slab_align_bytes = REPLAY_PAGE_BYTES,
 		.session_share_permille = 1000,
-		.policy = policy,
+		.policy = pool->policy,
+		.store = pool->store,
+		.tiers[CORE_TIER_FILE] =
+			{
+				.area_count = pool->file_blocks > 0,
+				.area_segments = {pool->file_blocks / REPLAY_SEGMENT_SLOTS},
+				.segment_bytes = REPLAY_SEGMENT_SLOTS * 2 * REPLAY_PAGE_BYTES,
+			},
 	};
 
 	return core_new(&config, &ops, s, &s->core);
@@ -167,7 +199,9 @@ static int replay_one(struct replay_shell *s, const uint32_t *ids, uint32_t coun
 	int rc = call(s, &acquire, s->tokens);
 	if (rc == -E2BIG)
 		return 0;
-	uint32_t found = s->rep.at.cached_tokens / REPLAY_PAGE_TOKENS;
+	/* What is loaded is there already: transfers take no time here. */
+	uint32_t found =
+		BITS_MAX(s->rep.at.cached_tokens, s->rep.at.build_from) / REPLAY_PAGE_TOKENS;
 	uint64_t lease = s->rep.lease;
 	for (uint32_t at = found; rc == 0 && at < count; at += KVD_SEAL_BLOCKS_MAX) {
 		struct kvd_req seal = {.op = KVD_OP_SEAL,
@@ -197,14 +231,14 @@ static int replay_all(struct replay_shell *s, const struct replay_trace *t,
 	return 0;
 }
 
-int replay_core(const struct replay_trace *t, const char *policy, uint32_t blocks,
+int replay_core(const struct replay_trace *t, const struct replay_pool *pool,
 		struct replay_result *out)
 {
 	struct replay_shell s = {
 		.now_ns = UNITS_NS_PER_S,
 		.tokens = malloc((size_t)t->longest * REPLAY_PAGE_TOKENS * sizeof(*s.tokens)),
 	};
-	int rc = s.tokens ? open_core(&s, t, policy, blocks) : -ENOMEM;
+	int rc = s.tokens ? open_core(&s, t, pool) : -ENOMEM;
 
 	*out = (struct replay_result){0};
 	if (rc == 0)
@@ -212,6 +246,7 @@ int replay_core(const struct replay_trace *t, const char *policy, uint32_t block
 	uint64_t start_ns = units_now_ns();
 	if (rc == 0)
 		rc = replay_all(&s, t, out);
+	out->stores = s.stores;
 	out->seconds = (double)(units_now_ns() - start_ns) / 1e9;
 	core_free(s.core);
 	free(s.tokens);

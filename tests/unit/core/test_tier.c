@@ -148,24 +148,6 @@ static void both_tiers_are_filled_and_the_file_from_the_dram(void **state)
 	harness_free(s.h);
 }
 
-/* What was asked for once only is not written to a file. */
-static void policies_keep_what_is_used_once_out_of_files(void **state)
-{
-	static const char *const policies[] = {"s3fifo", "cost"};
-
-	for (uint32_t i = 0; i < 2; i++) {
-		struct core_config config = tier_scene_config(8, 4, 8);
-		config.policy = policies[i];
-		struct tier_scene s = tier_scene_start(&config);
-		tier_scene_make(&s, 1, 3);
-		assert_int_equal(harness_transfers(s.h, 0), 0);
-		tier_scene_make(&s, 2, 3);
-		tier_scene_make(&s, 2, 3);
-		assert_int_equal(harness_transfers(s.h, 0), 3);
-		harness_free(s.h);
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -177,7 +159,6 @@ int main(void)
 		cmocka_unit_test(segments_follow_the_formats),
 		cmocka_unit_test(areas_take_turns_and_one_that_is_down_is_passed_over),
 		cmocka_unit_test(both_tiers_are_filled_and_the_file_from_the_dram),
-		cmocka_unit_test(policies_keep_what_is_used_once_out_of_files),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,6 +55,15 @@ static void make_trace(struct replay_trace *t, uint32_t chains, uint32_t blocks_
 	}
 }
 
+static int replay(const struct replay_trace *t, const char *policy, uint32_t blocks,
+		  uint32_t file_blocks, struct replay_result *out)
+{
+	const struct replay_pool pool = {
+		.policy = policy, .blocks = blocks, .file_blocks = file_blocks};
+
+	return replay_core(t, &pool, out);
+}
+
 static void traces_are_read(void **state)
 {
 	struct replay_trace t;
@@ -137,7 +146,7 @@ static void core_is_lru(void **state)
 	struct replay_result r;
 
 	make_trace(&t, 100, 1);
-	assert_int_equal(replay_core(&t, "lru", POOL, &r), 0);
+	assert_int_equal(replay(&t, "lru", POOL, 0, &r), 0);
 	assert_int_equal(r.found, plain_lru(&t, POOL));
 	assert_true(r.found > 0 && r.late_found < r.found);
 	replay_trace_free(&t);
@@ -154,16 +163,16 @@ static void optimum_is_the_best(void **state)
 	assert_int_equal(replay_optimum(&t, POOL, &best), 0);
 	assert_int_equal(replay_optimum(&t, t.id_end, &all), 0);
 	for (uint32_t i = 0; i < ARRAY_LEN(policies); i++) {
-		assert_int_equal(replay_core(&t, policies[i], POOL, &r), 0);
+		assert_int_equal(replay(&t, policies[i], POOL, 0, &r), 0);
 		assert_true(r.found > 0 && r.found < best.found);
 		uint64_t found = r.found;
-		assert_int_equal(replay_core(&t, policies[i], POOL, &r), 0);
+		assert_int_equal(replay(&t, policies[i], POOL, 0, &r), 0);
 		assert_int_equal(r.found, found);
-		assert_int_equal(replay_core(&t, policies[i], t.id_end, &r), 0);
+		assert_int_equal(replay(&t, policies[i], t.id_end, 0, &r), 0);
 		assert_int_equal(r.found, all.found);
 		assert_int_equal(r.late_found, all.late_found);
 	}
-	assert_int_equal(replay_core(&t, "best", POOL, &r), -EINVAL);
+	assert_int_equal(replay(&t, "best", POOL, 0, &r), -EINVAL);
 	replay_trace_free(&t);
 }
 
@@ -177,8 +186,57 @@ static void too_long_is_not_cached(void **state)
 				   "{\"hash_ids\": [1, 2]}\n",
 				   &t),
 			 0);
-	assert_int_equal(replay_core(&t, "lru", 4, &r), 0);
+	assert_int_equal(replay(&t, "lru", 4, 0, &r), 0);
 	assert_int_equal(r.found, 2);
+	replay_trace_free(&t);
+}
+
+/* What lies in the file is found; a file that holds everything loses nothing. */
+static void file_keeps_what_the_pool_cannot(void **state)
+{
+	static const char *const policies[] = {"lru", "s3fifo", "cost"};
+	struct replay_trace t;
+	struct replay_result all, with, without;
+
+	make_trace(&t, 60, 8);
+	assert_int_equal(replay_optimum(&t, t.id_end, &all), 0);
+	for (uint32_t i = 0; i < ARRAY_LEN(policies); i++) {
+		assert_int_equal(replay(&t, policies[i], POOL, 0, &without), 0);
+		assert_int_equal(replay(&t, policies[i], POOL, 128, &with), 0);
+		assert_true(with.found > without.found && with.stores > 0);
+		assert_int_equal(replay(&t, policies[i], POOL, 1024, &with), 0);
+		assert_int_equal(with.found, all.found);
+	}
+	replay_trace_free(&t);
+}
+
+/* Each second block comes again after ONCE_PERIOD others, the others never: not worth a write. */
+#define ONCE_REQUESTS 20000u
+#define ONCE_PERIOD 160u
+
+static void what_comes_once_is_not_written(void **state)
+{
+	struct replay_trace t = {
+		.ids = malloc(sizeof(*t.ids) * ONCE_REQUESTS),
+		.first = malloc(sizeof(*t.first) * (ONCE_REQUESTS + 1)),
+		.request_count = ONCE_REQUESTS,
+		.longest = 1,
+		.id_count = ONCE_REQUESTS,
+		.id_end = ONCE_PERIOD + ONCE_REQUESTS,
+	};
+	struct replay_pool pool = {
+		.policy = "cost", .blocks = POOL, .file_blocks = 64, .store = CORE_STORE_USED};
+	struct replay_result used, all;
+
+	for (uint32_t r = 0; r <= ONCE_REQUESTS; r++)
+		t.first[r] = r;
+	for (uint32_t r = 0; r < ONCE_REQUESTS; r++)
+		t.ids[r] = r % 2 ? ONCE_PERIOD + r : r % ONCE_PERIOD;
+	assert_int_equal(replay_core(&t, &pool, &used), 0);
+	pool.store = CORE_STORE_ALL;
+	assert_int_equal(replay_core(&t, &pool, &all), 0);
+	assert_true(used.found >= all.found);
+	assert_true(used.stores > 0 && used.stores < all.stores / 2);
 	replay_trace_free(&t);
 }
 
@@ -205,6 +263,9 @@ static void program_says_it(void **state)
 	assert_int_equal(run(args, out, sizeof(out)), 0);
 	assert_non_null(strstr(out, "{\"bench\":\"replay\",\"case\":\"100\",\"value\":0.5,"));
 	assert_non_null(strstr(out, "\"case\":\"100 cost, second half\",\"value\":1.0,"));
+	snprintf(args, sizeof(args), "%s --blocks 100 --file-blocks 128 --json", path);
+	assert_int_equal(run(args, out, sizeof(out)), 0);
+	assert_non_null(strstr(out, "\"case\":\"100 file 128 used, writes avoided\""));
 	snprintf(args, sizeof(args), "%s --policy best", path);
 	assert_int_equal(run(args, out, sizeof(out)), 2);
 	unlink(path);
@@ -216,4 +277,6 @@ static void program_says_it(void **state)
 TEST_MAIN(kvbench_replay, cmocka_unit_test(traces_are_read),
 	  cmocka_unit_test(wrong_traces_are_refused), cmocka_unit_test(optimum_by_hand),
 	  cmocka_unit_test(core_is_lru), cmocka_unit_test(optimum_is_the_best),
-	  cmocka_unit_test(too_long_is_not_cached), cmocka_unit_test(program_says_it))
+	  cmocka_unit_test(too_long_is_not_cached),
+	  cmocka_unit_test(file_keeps_what_the_pool_cannot),
+	  cmocka_unit_test(what_comes_once_is_not_written), cmocka_unit_test(program_says_it))
