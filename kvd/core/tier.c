@@ -37,11 +37,13 @@ const char *tier_wrong(const struct core_config *config)
 	for (uint32_t t = 0; t < CORE_TIERS; t++) {
 		const struct core_tier_config *c = &config->tiers[t];
 		uint64_t segments = 0;
+		if (c->area_count == 0)
+			continue;
 		if (c->area_count > KVD_AREAS_MAX)
 			return "tier areas";
 		for (uint32_t a = 0; a < c->area_count; a++)
 			segments += c->area_segments[a];
-		if (segments >= TIER_SEGMENTS_MAX || (c->area_count > 0 && segments == 0))
+		if (segments >= TIER_SEGMENTS_MAX || segments == 0)
 			return "tier segments";
 		if (segment_bytes(c) % config->page_align_bytes != 0 ||
 		    segment_bytes(c) / config->page_align_bytes < 2 ||
