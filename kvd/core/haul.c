@@ -140,6 +140,7 @@ void haul_failed(struct core *core, uint32_t haul, uint32_t block)
 	h->next = BITS_MIN(h->next, block);
 	h->advanced = true;
 	follow_give_up(core, haul, block);
+	follow_advance(core, haul);
 }
 
 void haul_end_through(struct core *core, uint32_t node)
