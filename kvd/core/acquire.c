@@ -276,16 +276,27 @@ static uint32_t last_cold(const struct core *core, uint32_t warm, const struct i
 }
 
 /*
- * Promises by way of a lease that lives for this step only: so there is one way to pay for pages.
+ * By way of a lease that lives for this step only: it pins the path, so that what is admitted does
+ * not count on the pages of the path itself, and there is one way to pay for pages. False: there is
+ * no memory.
  */
-static void prefetch(struct core *core, struct call *call, uint32_t warm, uint32_t end)
+static bool prefetch(struct core *core, struct call *call, uint32_t first, uint32_t end)
 {
 	uint32_t lease = lease_new(core, call->session, call->req->format);
-	uint32_t first = core->nodes[warm].depth;
+	struct lease *l = &core->leases[lease];
+	uint32_t blocks = core->nodes[end].depth - first;
 
-	admit_promise(core, lease, core->nodes[end].depth - first);
-	haul_load(core, lease, end, first);
+	l->last = end;
+	l->ready = first;
+	for (uint32_t n = end; n != l->format; n = core->nodes[n].parent)
+		node_pin(core, n, l->session);
+	bool admitted = admit_check(core, call, l->format, blocks) == 0;
+	if (admitted) {
+		admit_promise(core, lease, blocks);
+		haul_load(core, lease, end, first);
+	}
 	lease_abandon(core, lease);
+	return admitted;
 }
 
 int acquire_prefetch(struct core *core, struct call *call)
@@ -303,9 +314,7 @@ int acquire_prefetch(struct core *core, struct call *call)
 	if (cold == warm || core->draining || !haul_room(core) || !lease_room(core, call->session))
 		return 0;
 	uint32_t end = move_plan(core, cold, first, &estimate_ns);
-	if (end == first || admit_check(core, call, call->req->format, end - first) != 0)
-		return 0;
-	prefetch(core, call, warm, node_at_depth(core, cold, end));
-	call->rep.aux = (uint64_t)(end - first) * prompt.page_tokens;
+	if (end > first && prefetch(core, call, first, node_at_depth(core, cold, end)))
+		call->rep.aux = (uint64_t)(end - first) * prompt.page_tokens;
 	return 0;
 }
