@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* act_admin.c: what an operator asks and orders: LIST, CHECK, EVICT, DRAIN. */
+/* act_admin.c: what an operator asks and orders: LIST, CHECK, EVICT, DRAIN, VERIFY. */
 #include "tests/sim/act.h"
 
 #include "tests/sim/coverage.h"
@@ -39,10 +39,32 @@ static void act_admin_list(struct sim *sim, int session)
 	wire_send(sim, session, req, NULL, SIM_NONE, SIM_NONE);
 }
 
+static void act_admin_verify(struct sim *sim, int session)
+{
+	struct kvd_req req = {.op = KVD_OP_VERIFY, .out_bytes = sizeof(struct kvd_verify)};
+	bool asked = false;
+
+	for (uint32_t i = 0; i < SIM_PENDING_MAX; i++)
+		asked |= sim->pending[i].used && sim->pending[i].req.op == KVD_OP_VERIFY;
+	if (!asked)
+		sim->verify = (struct sim_verify){0};
+	req.arg32 = random_percent(&sim->depths, 70) ? KVD_TIER_FILE : KVD_TIER_DRAM;
+	if (random_percent(&sim->depths, 50))
+		req.arg64 = random_below(&sim->depths, sim->config.nodes_max);
+	report_trace(sim, "admin %d: VERIFY tier %u from %u", session, req.arg32,
+		     (uint32_t)req.arg64);
+	wire_send(sim, session, req, NULL, SIM_NONE, SIM_NONE);
+}
+
 void act_admin_step(struct sim *sim, int session)
 {
 	struct kvd_req check = {.op = KVD_OP_CHECK, .out_bytes = 512};
 	uint32_t choice = random_below(&sim->random, 100);
+
+	if (sim->has_tiers && random_percent(&sim->depths, 40)) {
+		act_admin_verify(sim, session);
+		return;
+	}
 
 	if (sim->draining && choice < 40)
 		act_admin_drain(sim, session, false);

@@ -221,7 +221,6 @@ static void act_session_why(struct sim *sim, int session)
 
 	if (random_percent(&sim->random, 20))
 		req.op = KVD_OP_PREFETCH;
-
 	if (f == SIM_NONE)
 		return;
 	uint32_t other = random_below(&sim->random, sim->format_count);
@@ -241,7 +240,7 @@ static void act_session_why(struct sim *sim, int session)
 	req.in_bytes = req.n * (uint32_t)sizeof(uint32_t);
 	report_trace(sim, "session %d: %s %u tokens of format %d", session,
 		     coverage_op_name(req.op), req.n, f);
-	wire_send(sim, session, req, sim->why_seq.tokens, SIM_NONE, SIM_NONE);
+	wire_send(sim, session, req, sim->why_seq.tokens, SIM_NONE, f);
 }
 
 static void act_session_small(struct sim *sim, int session)
@@ -251,6 +250,8 @@ static void act_session_small(struct sim *sim, int session)
 
 	if (random_percent(&sim->random, 50)) {
 		req = (struct kvd_req){.op = KVD_OP_RATE, .arg64 = 1000};
+		if (sim->has_tiers)
+			req.arg64 = 100ull << random_below(&sim->depths, 12);
 		req.format = sim->format[f].id[sim->session[session].space];
 		if (req.format == UINT32_MAX)
 			return;

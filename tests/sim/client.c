@@ -39,6 +39,7 @@ static const int16_t client_results[KVD_OP_COUNT][CLIENT_RESULTS_MAX] = {
 	[KVD_OP_EVICT] = {0},
 	[KVD_OP_CANCEL] = {KVD_MISS},
 	[KVD_OP_WHY] = {-E2BIG},
+	[KVD_OP_VERIFY] = {-EBUSY, -ENODEV},
 };
 
 static void client_allowed(struct sim *sim, const struct sim_pending *p, int result)
@@ -258,7 +259,9 @@ static void client_why(struct sim *sim, const struct sim_pending *p, const struc
 	memcpy(&why, payload, sizeof(why));
 	REPORT_REQUIRE(sim, why.hit_tokens <= p->req.n && why.hit_tokens >= floor,
 		       "why: hit of %u tokens of %u, %u are held", why.hit_tokens, p->req.n, floor);
-	REPORT_REQUIRE(sim, why.cause <= KVD_WHY_SHORT, "why: cause %u", why.cause);
+	REPORT_REQUIRE(sim,
+		       why.cause <= KVD_WHY_SHORT ||
+			       (why.cause == KVD_WHY_IN_TIER && sim->has_tiers), "why: cause %u", why.cause);
 	REPORT_REQUIRE(sim, memchr(why.text, 0, sizeof(why.text)), "why: text without end");
 	coverage_why(why.cause);
 }
@@ -280,6 +283,45 @@ static void client_stat(struct sim *sim, const struct sim_pending *p, const stru
 			       stat.cached_tokens <= stat.prompt_tokens,
 		       "STAT of namespace %u: number %u, %u sessions of %u", space, stat.space,
 		       stat.sessions, sessions);
+}
+
+static void client_verify(struct sim *sim, const struct kvd_rep *rep, const void *payload)
+{
+	struct kvd_verify found;
+
+	if (rep->result != 0)
+		return;
+	REPORT_REQUIRE(sim, rep->out_bytes == sizeof(found), "VERIFY: %u bytes", rep->out_bytes);
+	memcpy(&found, payload, sizeof(found));
+	REPORT_REQUIRE(sim,
+		       found.blocks == sim->verify.blocks && found.bytes == sim->verify.bytes &&
+			       found.bad == sim->verify.bad && found.failed == sim->verify.failed,
+		       "VERIFY read %u blocks, %u bad, %u failed; it says %u, %u, %u",
+		       (uint32_t)sim->verify.blocks, (uint32_t)sim->verify.bad,
+		       (uint32_t)sim->verify.failed, (uint32_t)found.blocks, (uint32_t)found.bad,
+		       (uint32_t)found.failed);
+	coverage_count(found.bad	? "VERIFY, bad blocks"
+		       : found.failed	? "VERIFY, failed blocks"
+		       : found.blocks	? "VERIFY, good blocks"
+					: "VERIFY, no blocks");
+	coverage_count(rep->aux ? "VERIFY, more" : "VERIFY, all");
+}
+
+static void client_prefetched(struct sim *sim, const struct sim_pending *p,
+			      const struct kvd_rep *rep)
+{
+	if (rep->result != 0)
+		return;
+	REPORT_REQUIRE(sim,
+		       rep->at.cached_tokens <= p->req.n &&
+			       rep->at.cached_tokens >=
+				       model_floor(sim, &sim->why_seq, p->req.n, SIM_NONE),
+		       "prefetch: %u tokens of %u", rep->at.cached_tokens, p->req.n);
+	REPORT_REQUIRE(sim, rep->at.cached_tokens + rep->aux <= p->req.n,
+		       "prefetch: %u tokens are there, %u are loaded, of %u", rep->at.cached_tokens,
+		       (uint32_t)rep->aux, p->req.n);
+	if (rep->aux)
+		coverage_count("prefetch, load");
 }
 
 static void client_admin(struct sim *sim, const struct sim_pending *p, const struct kvd_rep *rep,
@@ -358,12 +400,10 @@ static void client_dispatch(struct sim *sim, const struct sim_pending *p, const 
 			client_why(sim, p, rep, payload);
 		break;
 	case KVD_OP_PREFETCH:
-		REPORT_REQUIRE(sim,
-			       rep->result != 0 ||
-				       (rep->at.cached_tokens <= p->req.n &&
-					rep->at.cached_tokens >= model_floor(sim, &sim->why_seq,
-									     p->req.n, SIM_NONE)),
-			       "prefetch: %u tokens of %u", rep->at.cached_tokens, p->req.n);
+		client_prefetched(sim, p, rep);
+		break;
+	case KVD_OP_VERIFY:
+		client_verify(sim, rep, payload);
 		break;
 	default:
 		client_admin(sim, p, rep, payload);

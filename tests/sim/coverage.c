@@ -17,7 +17,7 @@
 #include <string.h>
 
 #define COVERAGE_ERRNO_MAX 256
-#define COVERAGE_WORDS_MAX 64u
+#define COVERAGE_WORDS_MAX 128u
 #define COVERAGE_STATES_MAX 32u
 
 static uint64_t coverage_outcomes[KVD_OP_COUNT][KVD_OUTCOME_COUNT];
@@ -26,7 +26,7 @@ static uint64_t coverage_refusals[COVERAGE_ERRNO_MAX];
 static uint64_t coverage_sessions[COVERAGE_ERRNO_MAX];
 static uint64_t coverage_events[2];
 static uint64_t coverage_rows[KVD_LEASE_REVOKED + 1];
-static uint64_t coverage_causes[KVD_WHY_SHORT + 1];
+static uint64_t coverage_causes[KVD_WHY_IN_TIER + 1];
 static uint64_t coverage_state_rows[COVERAGE_STATES_MAX];
 static uint64_t coverage_others[COVERAGE_ERRNO_MAX];
 
@@ -61,6 +61,7 @@ static const char *const coverage_ops[KVD_OP_COUNT] = {
 	[KVD_OP_SLAB_GONE] = "SLAB_GONE",
 	[KVD_OP_BYE] = "BYE",
 	[KVD_OP_DRAIN] = "DRAIN",
+	[KVD_OP_VERIFY] = "VERIFY",
 };
 
 const char *coverage_op_name(uint16_t op)
@@ -110,12 +111,17 @@ void coverage_why(uint32_t cause)
 
 void coverage_count(const char *what)
 {
+	coverage_add(what, 1);
+}
+
+void coverage_add(const char *what, uint64_t count)
+{
 	for (uint32_t i = 0; i < COVERAGE_WORDS_MAX; i++) {
 		if (!coverage_words[i].name)
 			coverage_words[i].name = what;
 		if (coverage_words[i].name != what)
 			continue;
-		coverage_words[i].count++;
+		coverage_words[i].count += count;
 		return;
 	}
 }
@@ -164,7 +170,8 @@ bool coverage_print(uint64_t times_min)
 {
 	static const char *const row_names[] = {"NONE", "OK", "CALL", "REVOKED"};
 	static const char *const causes[] = {"HIT",	     "NEVER_SEEN",  "EVICTED", "BUILDING",
-					     "OTHER_FORMAT", "QUARANTINED", "SHORT"};
+					     "OTHER_FORMAT", "QUARANTINED", "SHORT",
+					     "IN_TIER"};
 	bool ok = true;
 
 	coverage_print_rest();

@@ -23,7 +23,8 @@ void coverage_session(int error);
 void coverage_why(uint32_t cause);
 /* Something of the simulator's own that must not be hollow. */
 void coverage_count(const char *what);
-/* A history ends: takes over the counts of its core. */
+void coverage_add(const char *what, uint64_t count);
+/* A core ends: takes over its counts. */
 void coverage_states(const struct core *core);
 /* Prints the table. True when everything that must be reached was, at least `times_min` times. */
 bool coverage_print(uint64_t times_min);

@@ -3,7 +3,7 @@
  * history.c: what happens next, until the end.
  *
  * A step moves the clock a little, lets one party act, sometimes lets the shell call the core on
- * its own account, and then asks the oracle. At the end everybody leaves, all dead are proven, the
+ * its own account, and then asks the oracle. With tiers the daemon dies now and then. At the end everybody leaves, all dead are proven, the
  * index is evicted, and nothing may be left.
  */
 #include "tests/sim/history.h"
@@ -11,12 +11,15 @@
 #include "tests/sim/act.h"
 #include "tests/sim/coverage.h"
 #include "tests/sim/hostile.h"
+#include "tests/sim/journal.h"
 #include "tests/sim/life.h"
 #include "tests/sim/memory.h"
 #include "tests/sim/model.h"
 #include "tests/sim/oracle.h"
 #include "tests/sim/orders.h"
 #include "tests/sim/report.h"
+#include "tests/sim/restart.h"
+#include "tests/sim/tiers.h"
 #include "tests/sim/wire.h"
 #include "tests/sim/world.h"
 
@@ -116,6 +119,8 @@ static void history_clock(struct sim *sim)
 static void history_shell(struct sim *sim)
 {
 	orders_progress(sim, false);
+	tiers_weather(sim);
+	tiers_progress(sim, false);
 	if (core_deadline_ns(sim->core) <= sim->now_ns || random_percent(&sim->random, 60))
 		core_time(sim->core, sim->now_ns);
 	life_expel(sim);
@@ -123,6 +128,25 @@ static void history_shell(struct sim *sim)
 		if (sim->session[s].open && random_percent(&sim->random, 20))
 			orders_answer(sim, s);
 	life_collect(sim);
+	journal_step(sim);
+}
+
+/* Nothing moves any more, and who waits for a block must know by now. */
+static void history_quiet(struct sim *sim)
+{
+	for (uint32_t i = 0; i < HISTORY_TURNS_MAX; i++) {
+		tiers_progress(sim, true);
+		core_time(sim->core, sim->now_ns);
+		life_expel(sim);
+		if (!core_busy(sim->core) && !tiers_pending(sim, true)) {
+			coverage_count("quiet");
+			return;
+		}
+		journal_step(sim);
+		if (core_busy(sim->core) && orders_pending(sim))
+			return;
+	}
+	report_fail(sim, "the core never has moved all");
 }
 
 /* Lets the shell work until the core has nothing left to do. */
@@ -132,10 +156,12 @@ static void history_settle(struct sim *sim)
 		sim->now_ns += 100000;
 		life_expire_tickets(sim);
 		orders_progress(sim, true);
+		tiers_progress(sim, true);
+		journal_step(sim);
 		core_time(sim->core, sim->now_ns);
 		life_expel(sim);
 		life_collect(sim);
-		if (!core_busy(sim->core) && !orders_pending(sim))
+		if (!core_busy(sim->core) && !orders_pending(sim) && !tiers_pending(sim, true))
 			return;
 	}
 	report_fail(sim, "the core never comes to rest");
@@ -192,6 +218,7 @@ static void history_end(struct sim *sim)
 {
 	sim->ending = true;
 	report_trace(sim, "the end");
+	tiers_mend(sim);
 	history_settle(sim);
 	history_leave(sim);
 	history_unpin_all(sim);
@@ -204,7 +231,21 @@ static void history_end(struct sim *sim)
 		history_settle(sim);
 	}
 	history_leave(sim);
+	journal_check(sim);
 	oracle_end(sim);
+}
+
+/* Sometimes all that moves comes to rest, and sometimes all ends. */
+static void history_tiers(struct sim *sim)
+{
+	uint32_t choice = random_below(&sim->depths, 400);
+
+	if (choice < 4)
+		history_quiet(sim);
+	else if (choice < 5)
+		restart_now(sim);
+	if (choice < 5)
+		oracle_step(sim);
 }
 
 uint64_t history_run(uint64_t seed, uint64_t steps, bool verbose, uint64_t *steps_done)
@@ -223,9 +264,10 @@ uint64_t history_run(uint64_t seed, uint64_t steps, bool verbose, uint64_t *step
 		history_shell(&sim);
 		memory_scribble(&sim);
 		oracle_step(&sim);
+		if (sim.has_tiers)
+			history_tiers(&sim);
 	}
 	history_end(&sim);
-	coverage_states(sim.core);
 	report_watch(NULL);
 	world_fini(&sim);
 	return sim.digest;

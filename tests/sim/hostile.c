@@ -10,6 +10,7 @@
 #include "tests/sim/hostile.h"
 
 #include "tests/sim/coverage.h"
+#include "tests/sim/life.h"
 #include "tests/sim/model.h"
 #include "tests/sim/prompt.h"
 #include "tests/sim/report.h"
@@ -290,7 +291,8 @@ static bool hostile_extras(struct sim *sim, int session, struct kvd_req *req, ui
 
 static bool hostile_admin(struct sim *sim, int session, struct kvd_req *req, uint8_t *in)
 {
-	static const uint16_t ops[] = {KVD_OP_EVICT, KVD_OP_LIST, KVD_OP_CHECK, KVD_OP_DRAIN};
+	static const uint16_t ops[] = {KVD_OP_EVICT, KVD_OP_LIST, KVD_OP_CHECK, KVD_OP_DRAIN,
+				       KVD_OP_VERIFY};
 
 	*req = (struct kvd_req){.op = ops[random_below(&sim->random, ARRAY_LEN(ops))]};
 	req->arg32 = 1;
@@ -342,6 +344,12 @@ void hostile_wrong(struct sim *sim, int session)
 	uint8_t in[SIM_IN_MAX] = {0};
 
 	if ((lie->fatal && random_percent(&sim->random, 90)) || !lie->tell(sim, session, &req, in))
+		return;
+	/* What is about to move is no effect of the lie. */
+	for (uint32_t i = 0; i < 32 && sim->has_tiers && (i == 0 || core_busy(sim->core)); i++)
+		core_time(sim->core, sim->now_ns);
+	life_expel(sim);
+	if (!sim->session[session].open)
 		return;
 	coverage_count(lie->name);
 	report_trace(sim, "session %d: hostile: %s (%s)", session, lie->name,

@@ -13,6 +13,7 @@
 #include "tests/sim/orders.h"
 #include "tests/sim/prompt.h"
 #include "tests/sim/report.h"
+#include "tests/sim/tiers.h"
 
 #include <string.h>
 
@@ -70,14 +71,21 @@ uint64_t memory_held_bytes(struct sim *sim, uint32_t device)
 	return bytes;
 }
 
-void memory_require_idle(struct sim *sim, uint32_t page)
+void memory_require_unwritten(struct sim *sim, uint32_t page)
 {
+	tiers_require_apart(sim, page, true);
 	REPORT_REQUIRE(sim, sim->page[page].writer == SIM_NONE,
 		       "page %u given away while writer %d holds it", page, sim->page[page].writer);
 	for (uint32_t i = 0; i < SIM_PROCESSES_MAX; i++)
 		REPORT_REQUIRE(sim,
 			       !sim->process[i].used || !(sim->process[i].scribbles >> page & 1),
 			       "page %u given away while process %u may still write it", page, i);
+}
+
+void memory_require_idle(struct sim *sim, uint32_t page)
+{
+	memory_require_unwritten(sim, page);
+	tiers_require_apart(sim, page, false);
 	for (uint32_t i = 0; i < SIM_LEASES_MAX; i++)
 		REPORT_REQUIRE(
 			sim, !sim->lease[i].used || !memory_lease_holds(sim, &sim->lease[i], page),
@@ -99,6 +107,7 @@ void memory_show(struct sim *sim, struct kvd_handle page, uint32_t space, uint32
 	REPORT_REQUIRE(sim, slab->make.device == sim->format[format].wire.parts[part].device,
 		       "page %u of device %u given for part %u of format %u", page.page,
 		       slab->make.device, part, format);
+	tiers_require_apart(sim, page.page, true);
 	REPORT_REQUIRE(sim, page.generation >= sim->page[page.page].generation,
 		       "page %u: generation %u after %u", page.page, page.generation,
 		       sim->page[page.page].generation);

@@ -16,6 +16,8 @@ void memory_show(struct sim *sim, struct kvd_handle page, uint32_t space, uint32
 		 uint32_t part);
 /* Nobody holds, reads or may still write the page. */
 void memory_require_idle(struct sim *sim, uint32_t page);
+/* Nobody may write the page: it is stored. */
+void memory_require_unwritten(struct sim *sim, uint32_t page);
 /* Bytes of the device's pages that somebody holds: they are neither free nor evictable. */
 uint64_t memory_held_bytes(struct sim *sim, uint32_t device);
 /* The page has no writer any more. */

@@ -5,7 +5,8 @@
  * what the core must have done follows from that, and is compared after every step.
  *
  *   processes own sessions; sessions form groups; groups own magazines; leases live in sessions;
- *   `memory` is what the pages would hold, token by token.
+ *   `memory` is what the pages would hold, token by token;
+ *   areas are what the tiers would hold, transfers what is on its way, journals what survives.
  *
  * Indices into these arrays are the simulator's own; the core's numbers are kept beside them.
  */
@@ -41,6 +42,12 @@
 #define SIM_SLABS_MAX 64u
 #define SIM_PINS_MAX 8u
 #define SIM_TICKETS_MAX 8u
+#define SIM_AREAS_MAX 3u /* of one tier */
+#define SIM_CELLS_MAX 64u /* of one area */
+#define SIM_CELL_WORDS 64u
+#define SIM_TRANSFERS_MAX 64u
+#define SIM_RECORDS_MAX 160u /* of one area, as they are at one time */
+#define SIM_JOURNAL_MAX 512u
 #define SIM_TRACE_LINES 120u /* those of the last 40 steps or more */
 #define SIM_TRACE_BYTES 160u
 #define SIM_NONE (-1)
@@ -204,6 +211,70 @@ struct sim_page {
 	uint32_t granted;    /* the last one that was handed out as open */
 };
 
+/* --- tiers ---------------------------------------------------------------------------------- */
+
+/* The smallest piece that is read or written: as long as a small page. */
+struct sim_cell {
+	uint32_t word[SIM_CELL_WORDS];
+};
+
+/* The first cell of a slot. */
+struct sim_header {
+	uint8_t key[16];
+	uint8_t identity[16];
+	uint64_t generation;
+	uint64_t sum; /* of all that follows */
+	uint64_t life;
+};
+
+struct sim_transfer {
+	bool used;
+	bool late; /* the core was told so */
+	struct core_transfer order;
+	uint64_t begun_ns;
+	uint64_t due_ns;
+	uint64_t sum; /* STORE of pages: what they held when it began */
+};
+
+/* With what its pointers point to. */
+struct sim_record {
+	struct core_record record;
+	bool stale; /* it was given back to a core, which did not want it */
+	uint32_t tokens[SIM_CELL_WORDS];
+	uint32_t extras[KVD_EXTRAS_PER_BLOCK * 5];
+};
+
+/* What survives of an area: a checkpoint and what was recorded since. */
+struct sim_journal {
+	uint32_t base_count;
+	uint32_t count;
+	uint32_t durable; /* of count: what a crash cannot take away */
+	bool walking;	  /* the next checkpoint is being written: */
+	uint32_t cursor;
+	uint32_t from; /* of count, when it began */
+	uint32_t next_count;
+	struct sim_record base[SIM_RECORDS_MAX];
+	struct sim_record next[SIM_RECORDS_MAX];
+	struct sim_record entry[SIM_JOURNAL_MAX];
+};
+
+struct sim_area {
+	bool there;
+	bool down;
+	uint32_t cells;
+	uint32_t slowness; /* its transfers take so many times as long */
+	struct sim_cell cell[SIM_CELLS_MAX];
+	uint64_t lost[SIM_CELLS_MAX]; /* the generation of which the core was told that it is lost */
+};
+
+/* What VERIFY found since it was asked. */
+struct sim_verify {
+	uint64_t blocks;
+	uint64_t bytes;
+	uint64_t bad;
+	uint64_t failed;
+};
+
 /* --- one history ------------------------------------------------------------------------------ */
 
 struct sim {
@@ -211,6 +282,7 @@ struct sim {
 	struct core_config config;
 	struct random random;
 	struct random places; /* what lies on which device: of one device, nothing is asked */
+	struct random depths; /* what happens in tiers: without any, nothing is asked */
 	uint64_t seed;
 	uint64_t now_ns;
 	uint64_t step;
@@ -245,6 +317,17 @@ struct sim {
 	uint32_t lost_tokens;	      /* up to the end of the block that it did not seal; or 0 */
 	struct sim_slab slab[SIM_SLABS_MAX];
 	struct sim_page page[SIM_PAGES_MAX];
+	bool has_tiers;
+	uint64_t life; /* of the daemon, from 1 */
+	uint64_t generation; /* the highest that this life gave to a slot */
+	uint64_t patience_ns; /* a transfer that takes longer is late */
+	uint32_t fails_percent;
+	uint32_t rots_permille;
+	struct core_space_args space_args[SIM_SPACES_MAX];
+	struct sim_area area[CORE_TIERS][SIM_AREAS_MAX];
+	struct sim_transfer transfer[SIM_TRANSFERS_MAX];
+	struct sim_journal journal[SIM_AREAS_MAX];
+	struct sim_verify verify;
 	char trace[SIM_TRACE_LINES][SIM_TRACE_BYTES];
 	uint64_t trace_next;
 	uint64_t digest; /* of all that the core said */

@@ -11,9 +11,11 @@
 
 #include "tests/sim/client.h"
 #include "tests/sim/coverage.h"
+#include "tests/sim/journal.h"
 #include "tests/sim/life.h"
 #include "tests/sim/orders.h"
 #include "tests/sim/report.h"
+#include "tests/sim/tiers.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -41,25 +43,29 @@ static struct sim_pending *wire_slot(struct sim *sim)
 static uint32_t wire_devices(const struct sim *sim, const struct sim_pending *p)
 {
 	uint32_t f = p->lease == SIM_NONE ? 0 : sim->lease[p->lease].seq.format;
+	bool prefetches = p->req.op == KVD_OP_PREFETCH && sim->has_tiers;
 	uint32_t devices = 0;
 
 	if (p->req.op != KVD_OP_ACQUIRE && p->req.op != KVD_OP_EXTEND && p->req.op != KVD_OP_FORK &&
-	    p->req.op != KVD_OP_TOPUP)
+	    p->req.op != KVD_OP_TOPUP && !prefetches)
 		return 0;
 	if (p->silent)
 		return UINT32_MAX;
-	if (p->req.op == KVD_OP_TOPUP)
+	if (p->req.op == KVD_OP_TOPUP || prefetches)
 		f = (uint32_t)p->aux;
 	for (uint32_t part = 0; part < sim->format[f].parts; part++)
 		devices |= 1u << sim->format[f].wire.parts[part].device;
 	return devices;
 }
 
-/* The request ends. Who was not served at once was short of memory, for all that is known. */
+/*
+ * The request ends. Who was not served at once was short of memory, for all that is known; of a
+ * PREFETCH nobody is told.
+ */
 static void wire_end(struct sim *sim, struct sim_pending *p, int result)
 {
 	p->used = false;
-	if (result == 0 && !p->waits)
+	if (result == 0 && !p->waits && p->req.op != KVD_OP_PREFETCH)
 		return;
 	for (uint32_t d = 0; d < sim->config.device_count; d++)
 		if (p->devices >> d & 1)
@@ -217,6 +223,16 @@ static void wire_order(void *ctx, const struct core_order *order)
 	orders_order(ctx, order);
 }
 
+static void wire_transfer(void *ctx, const struct core_transfer *transfer)
+{
+	tiers_transfer(ctx, transfer);
+}
+
+static void wire_record(void *ctx, const struct core_record *record)
+{
+	journal_record(ctx, record);
+}
+
 /* Who is expelled ends after the step of the core, see life_expel(). */
 static void wire_expel(void *ctx, uint32_t session)
 {
@@ -243,6 +259,8 @@ const struct core_ops wire_ops = {
 	.lease_row = wire_lease_row,
 	.session_row = wire_session_row,
 	.order = wire_order,
+	.transfer = wire_transfer,
+	.record = wire_record,
 	.expel = wire_expel,
 	.note = wire_note,
 };

@@ -9,19 +9,25 @@
  * parts lie on one or on two of them. What has to do with that comes from a source of chance of its
  * own, so that a world of one device is the same history whatever is done here. So does the policy
  * of evictions: a world of lru is the same history whatever others there are.
+ *
+ * Half of the worlds have tiers: one to three areas of files, of a few segments of a few slots,
+ * sometimes DRAM, or DRAM alone. A third source of chance does all that has to do with them.
  */
 #include "tests/sim/world.h"
 
 #include "tests/sim/coverage.h"
 #include "tests/sim/report.h"
+#include "tests/sim/tiers.h"
 #include "tests/sim/wire.h"
 
+#include <base/bits.h>
 #include <errno.h>
 #include <string.h>
 
 #define WORLD_PAGE_BYTES 256u
 #define WORLD_POLICY 0x706f6c696379ull /* "policy" */
 #define WORLD_PLACES 0x706c61636573ull /* "places" */
+#define WORLD_DEPTHS 0x646570746873ull /* "depths" */
 
 static const struct {
 	uint32_t page_tokens;
@@ -126,25 +132,74 @@ static void world_format(struct sim *sim, uint32_t index)
 		};
 }
 
+static void world_tier(struct sim *sim, enum core_tier_kind kind, uint32_t areas_max)
+{
+	static const uint32_t pages[] = {6, 8, 12};
+	struct core_tier_config *c = &sim->config.tiers[kind];
+	struct random *r = &sim->depths;
+
+	c->area_count = random_range(r, 1, areas_max);
+	for (uint32_t a = 0; a < c->area_count; a++)
+		c->area_segments[a] = random_range(r, 1, 4);
+	c->segment_bytes = pages[random_below(r, 3)] * WORLD_PAGE_BYTES;
+	c->depth = random_range(r, 1, 5);
+	report_trace(sim, "tier %u: %u areas, depth %u", kind, c->area_count, c->depth);
+}
+
+static void world_tiers(struct sim *sim)
+{
+	static const uint16_t patience_ms[] = {5, 20, 100};
+	static const uint8_t fails_percent[] = {0, 2, 10};
+	static const uint8_t rots_permille[] = {0, 5, 50};
+	struct random *r = &sim->depths;
+	bool dram = random_percent(r, 30);
+
+	if (random_percent(r, 50)) {
+		coverage_count("world without tiers");
+		return;
+	}
+	sim->has_tiers = true;
+	if (dram)
+		world_tier(sim, CORE_TIER_DRAM, 1);
+	if (!dram || random_percent(r, 80))
+		world_tier(sim, CORE_TIER_FILE, SIM_AREAS_MAX);
+	sim->patience_ns = patience_ms[random_below(r, 3)] * 1000000ull;
+	sim->fails_percent = fails_percent[random_below(r, 3)];
+	sim->rots_permille = rots_permille[random_below(r, 3)];
+	tiers_init(sim);
+	coverage_count(dram ? "world with DRAM" : "world with files");
+}
+
 static void world_spaces(struct sim *sim)
 {
 	static const char *const names[SIM_SPACES_MAX] = {"default", "other", "evil"};
 
 	sim->space_count = SIM_SPACES_MAX;
 	for (uint32_t i = 0; i < sim->space_count; i++) {
-		struct core_space_args args = {.name = names[i], .floor_bytes = UINT64_MAX};
-		memcpy(args.secret, names[i], 4);
-		args.secret_bytes = 4;
-		args.key_seed[0] = (uint8_t)i;
+		struct core_space_args *args = &sim->space_args[i];
+		*args = (struct core_space_args){.name = names[i], .floor_bytes = UINT64_MAX};
+		memcpy(args->secret, names[i], 4);
+		args->secret_bytes = 4;
+		args->key_seed[0] = (uint8_t)i;
 		if (random_percent(&sim->random, 50))
-			args.floor_bytes = 0;
+			args->floor_bytes = 0;
 		if (random_percent(&sim->random, 20))
-			args.ceiling_bytes = core_pool_bytes(&sim->config) / 2;
+			args->ceiling_bytes = core_pool_bytes(&sim->config) / 2;
 		if (sim->config.device_count > 1 && random_percent(&sim->places, 50))
-			args.floor_bytes = core_pool_bytes(&sim->config) / 4;
-		int number = core_space_add(sim->core, &args);
+			args->floor_bytes = core_pool_bytes(&sim->config) / 4;
+	}
+}
+
+void world_make_core(struct sim *sim)
+{
+	int rc = core_new(&sim->config, &wire_ops, sim, &sim->core);
+
+	REPORT_REQUIRE(sim, rc == 0, "core_new: %d", rc);
+	for (uint32_t i = 0; i < sim->space_count; i++) {
+		const struct core_space_args *args = &sim->space_args[i];
+		int number = core_space_add(sim->core, args);
 		REPORT_REQUIRE(sim, number == (int)i, "namespace %u is number %d", i, number);
-		number = core_space_find(sim->core, names[i], args.secret, 4);
+		number = core_space_find(sim->core, args->name, args->secret, 4);
 		REPORT_REQUIRE(sim, number == (int)i, "namespace %u is found as %d", i, number);
 	}
 }
@@ -189,6 +244,8 @@ void world_init(struct sim *sim, uint64_t seed)
 	sim->seed = seed;
 	sim->random.state = seed;
 	sim->places.state = random_mix(seed ^ WORLD_PLACES);
+	sim->depths.state = random_mix(seed ^ WORLD_DEPTHS);
+	sim->life = 1;
 	sim->now_ns = 1000000000ull;
 	sim->opening = SIM_NONE;
 	sim->format_count = SIM_FORMATS_MAX;
@@ -206,14 +263,44 @@ void world_init(struct sim *sim, uint64_t seed)
 	world_policy(sim, seed);
 	world_devices(sim);
 	world_places(sim);
-	int rc = core_new(&sim->config, &wire_ops, sim, &sim->core);
-	REPORT_REQUIRE(sim, rc == 0, "core_new: %d", rc);
+	world_tiers(sim);
 	world_spaces(sim);
+	world_make_core(sim);
 	world_refusals(sim);
+}
+
+/* What the core counted must not be hollow either. */
+static void world_count(struct sim *sim)
+{
+	static const struct {
+		enum kvd_counter counter;
+		const char *word;
+	} counters[] = {
+		{KVD_C_DEMOTED_PAGES, "pages, demoted"},
+		{KVD_C_LOADED_TOKENS, "tokens, loaded"},
+		{KVD_C_PREFETCHED_TOKENS, "tokens, prefetched"},
+		{KVD_C_RECOMPUTED_TOKENS, "tokens, recomputed"},
+		{KVD_C_LOST_TOKENS, "tokens, lost"},
+		{KVD_C_LOADS_CHOSEN, "loads chosen"},
+		{KVD_C_COMPUTES_CHOSEN, "computes chosen"},
+		{KVD_C_UNSTORED_BLOCKS, "blocks, not stored"},
+	};
+	static struct kvd_status status;
+
+	core_status(sim->core, &status);
+	for (uint32_t i = 0; i < ARRAY_LEN(counters); i++)
+		coverage_add(counters[i].word, status.counters[counters[i].counter]);
+}
+
+void world_end_core(struct sim *sim)
+{
+	coverage_states(sim->core);
+	world_count(sim);
+	core_free(sim->core);
+	sim->core = NULL;
 }
 
 void world_fini(struct sim *sim)
 {
-	core_free(sim->core);
-	sim->core = NULL;
+	world_end_core(sim);
 }

@@ -7,5 +7,8 @@
 
 void world_init(struct sim *sim, uint64_t seed);
 void world_fini(struct sim *sim);
+/* A core of the world's configuration with its namespaces, and its end. */
+void world_make_core(struct sim *sim);
+void world_end_core(struct sim *sim);
 
 #endif
