@@ -33,12 +33,18 @@ void kvctl_fini(void)
 	free(kvctl_err);
 }
 
-int kvctl_file(const char *name, int flags)
+const char *kvctl_path(const char *name)
 {
-	char path[128];
+	static char path[128];
 
 	snprintf(path, sizeof(path), "%s/%s", kvctl_kvd->dir, name);
-	int fd = open(path, flags | O_CLOEXEC, 0600);
+	return path;
+}
+
+int kvctl_file(const char *name, int flags)
+{
+	int fd = open(kvctl_path(name), flags | O_CLOEXEC, 0600);
+
 	assert_true(fd >= 0);
 	return fd;
 }

@@ -25,7 +25,9 @@ int kvctl_run_as(uid_t uid, const char *words);
 pid_t kvctl_start(const char *words, uid_t uid, const char *input);
 int kvctl_end(pid_t pid);
 void kvctl_lend(void);
-/* A file in the daemon's directory, opened; made with 0600 if flags say so. */
+/* The path of a file in the daemon's directory; until the next call. */
+const char *kvctl_path(const char *name);
+/* Such a file, opened; made with 0600 if flags say so. */
 int kvctl_file(const char *name, int flags);
 
 /* Fails the test unless the text has the part. */

@@ -467,8 +467,8 @@ static void test_why(void **state)
 }
 
 static const char *const commands[] = {"status",  "top",    "sessions", "prefixes", "slabs",
-				       "formats", "spaces", "metrics",	"doctor",   "check",
-				       "why",	  "evict",  "drain",	NULL};
+				       "formats", "spaces", "tiers",	"metrics",  "doctor",
+				       "check",	  "why",    "evict",	"drain",    NULL};
 
 static void test_help(void **state)
 {
@@ -514,8 +514,8 @@ static void test_bad_options(void **state)
 static void test_no_daemon(void **state)
 {
 	static const char *const asks[] = {"status",  "sessions", "prefixes", "slabs",
-					   "formats", "spaces",	  "top",      "check",
-					   "evict",   "drain",	  "metrics"};
+					   "formats", "spaces",	  "tiers",    "top",
+					   "check",   "evict",	  "drain",    "metrics"};
 
 	for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++) {
 		if (kvctl_run(asks[i]) != 1)

@@ -37,7 +37,8 @@ struct kvctl_command {
 };
 
 extern const struct kvctl_command cmd_status, cmd_top, cmd_sessions, cmd_prefixes, cmd_slabs,
-	cmd_formats, cmd_spaces, cmd_metrics, cmd_doctor, cmd_check, cmd_why, cmd_evict, cmd_drain;
+	cmd_formats, cmd_spaces, cmd_tiers, cmd_metrics, cmd_doctor, cmd_check, cmd_why, cmd_evict,
+	cmd_drain;
 extern const struct kvctl_command *const main_commands[];
 
 /*
