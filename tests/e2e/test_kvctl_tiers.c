@@ -206,6 +206,34 @@ static void test_watch(void **state)
 	assert_int_equal(kvctl_run("tiers file"), 2);
 }
 
+static void test_metrics(void **state)
+{
+	struct kvd_status *s = status_of_tiers();
+
+	snprintf(s->areas[1].path, sizeof(s->areas[1].path), "/one");
+	status_write(s, sizeof(*s));
+	assert_int_equal(kvctl_run("metrics"), 0);
+#define ONE "{tier=\"file\",area=\"0\",path=\"/one\"} "
+#define TWO "{tier=\"file\",area=\"1\",path=\"/a \\\"b\\\\?[1m/two\"} "
+	kvctl_has(kvctl_out,
+		  "\n# TYPE kvd_tier_used_bytes gauge\nkvd_tier_used_bytes{tier=\"dram\","
+		  "area=\"0\",path=\"\"} 536870912\n");
+	kvctl_has(kvctl_out, "\nkvd_tier_queue" ONE "5\n");
+	kvctl_has(kvctl_out, "\nkvd_tier_load_peak_bytes_per_second" ONE "4294967296\n");
+	kvctl_has(kvctl_out, "\nkvd_tier_degraded" ONE "0\n");
+	kvctl_has(kvctl_out, "\nkvd_tier_degraded" TWO "1\n");
+	kvctl_has(kvctl_out, "\n# TYPE kvd_tier_bad_blocks_total counter\n");
+	kvctl_has(kvctl_out, "\nkvd_tier_bad_blocks_total" TWO "2\n");
+	kvctl_has(kvctl_out, "\nkvd_lost_tokens_total 16\n");
+	kvctl_has(kvctl_out, "\nkvd_load_actual_seconds_total 2.5\n");
+	kvctl_has(kvctl_out, "\nkvd_loop_turns_total 0\n");
+	assert_null(strstr(kvctl_out, "_ns_total"));
+	s->area_count = 0;
+	status_write(s, sizeof(*s));
+	assert_int_equal(kvctl_run("metrics"), 0);
+	assert_null(strstr(kvctl_out, "kvd_tier_"));
+}
+
 /* It tells of no more areas than there is room for, whatever the file says. */
 static void test_too_many(void **state)
 {
@@ -293,5 +321,5 @@ static void test_dead(void **state)
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-TEST_MAIN(kvctl_tiers, TEST(test_text), TEST(test_json), TEST(test_watch), TEST(test_too_many),
-	  TEST(test_without), TEST(test_older), TEST(test_dead))
+TEST_MAIN(kvctl_tiers, TEST(test_text), TEST(test_json), TEST(test_watch), TEST(test_metrics),
+	  TEST(test_too_many), TEST(test_without), TEST(test_older), TEST(test_dead))
