@@ -194,3 +194,16 @@ json_int_t kvctl_number(const json_t *object, const char *key)
 		fail_msg("no number %s", key);
 	return json_integer_value(v);
 }
+
+uint64_t kvctl_start_ticks(void)
+{
+	unsigned long long ticks = 0;
+	FILE *f = fopen("/proc/self/stat", "re");
+
+	assert_non_null(f);
+	for (int field = 1; field < 22; field++)
+		assert_int_equal(fscanf(f, "%*s"), 0);
+	assert_int_equal(fscanf(f, "%llu", &ticks), 1);
+	fclose(f);
+	return ticks;
+}

@@ -38,4 +38,10 @@ void kvctl_one_sentence(void);
 json_t *kvctl_json(const char *words);
 json_int_t kvctl_number(const json_t *object, const char *key);
 
+/*
+ * With the test's own pid, what a status file of the test must say to be a living daemon's: field
+ * 22 of /proc/self/stat. The name of the test, field 2, must have no space.
+ */
+uint64_t kvctl_start_ticks(void);
+
 #endif

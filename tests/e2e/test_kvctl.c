@@ -466,9 +466,9 @@ static void test_why(void **state)
 	kvctl_has(kvctl_err, "No such file");
 }
 
-static const char *const commands[] = {"status",  "top",    "sessions", "prefixes", "slabs",
-				       "formats", "spaces", "tiers",	"metrics",  "doctor",
-				       "check",	  "why",    "evict",	"drain",    NULL};
+static const char *const commands[] = {
+	"status",  "top",    "sessions", "prefixes", "slabs", "formats", "spaces", "tiers",
+	"metrics", "doctor", "check",	 "why",	     "evict", "verify",	 "drain",  NULL};
 
 static void test_help(void **state)
 {
@@ -495,12 +495,12 @@ static void test_help(void **state)
 
 static void test_bad_options(void **state)
 {
-	static const char *const bad[] = {"nothing",	      "--nothing",	  "status more",
-					  "status --more",    "evict --pages",	  "evict --pages 0",
-					  "evict --pages x",  "evict --space -1", "drain --undo=1",
-					  "top --interval 1", "top --count x",	  "why --format x",
-					  "metrics --listen", "sessions 1",	  "check 1",
-					  "doctor 1",	      "status --socket"};
+	static const char *const bad[] = {
+		"nothing",	    "--nothing",	"status more",	   "status --more",
+		"evict --pages",    "evict --pages 0",	"evict --pages x", "evict --space -1",
+		"drain --undo=1",   "top --interval 1", "top --count x",   "why --format x",
+		"metrics --listen", "sessions 1",	"check 1",	   "verify tape",
+		"verify file 1",    "doctor 1",		"status --socket"};
 
 	harness_start(&kvd, NULL);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -513,9 +513,9 @@ static void test_bad_options(void **state)
 
 static void test_no_daemon(void **state)
 {
-	static const char *const asks[] = {"status",  "sessions", "prefixes", "slabs",
-					   "formats", "spaces",	  "tiers",    "top",
-					   "check",   "evict",	  "drain",    "metrics"};
+	static const char *const asks[] = {"status", "sessions", "prefixes", "slabs", "formats",
+					   "spaces", "tiers",	 "top",	     "check", "evict",
+					   "verify", "drain",	 "metrics"};
 
 	for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++) {
 		if (kvctl_run(asks[i]) != 1)
@@ -577,7 +577,7 @@ static void test_devices(void **state)
 /* Another user may come, and may not steer. */
 static void test_not_an_admin(void **state)
 {
-	static const char *const asks[] = {"check", "evict", "drain", "sessions"};
+	static const char *const asks[] = {"check", "evict", "drain", "sessions", "verify"};
 
 	if (geteuid() != 0)
 		skip();

@@ -32,20 +32,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Field 22 of the test's own /proc/self/stat, whose name has no space. */
-static uint64_t start_ticks(void)
-{
-	unsigned long long ticks = 0;
-	FILE *f = fopen("/proc/self/stat", "re");
-
-	assert_non_null(f);
-	for (int field = 1; field < 22; field++)
-		assert_int_equal(fscanf(f, "%*s"), 0);
-	assert_int_equal(fscanf(f, "%llu", &ticks), 1);
-	fclose(f);
-	return ticks;
-}
-
 static void status_write(const struct kvd_status *s, size_t bytes)
 {
 	int fd = kvctl_file("kvd.status", O_WRONLY | O_CREAT | O_TRUNC);
@@ -63,7 +49,7 @@ static struct kvd_status *status_of_tiers(void)
 				.major = KVD_ABI_MAJOR,
 				.minor = KVD_ABI_MINOR,
 				.pid = (uint32_t)getpid(),
-				.pid_start_ticks = start_ticks(),
+				.pid_start_ticks = kvctl_start_ticks(),
 				.nonce = 7,
 				.pool_bytes = GIB,
 				.area_count = 3};
