@@ -220,6 +220,73 @@ static void test_metrics(void **state)
 	assert_null(strstr(kvctl_out, "kvd_tier_"));
 }
 
+/* The row of doctor with this check whose finding has these words. */
+static const json_t *row_of(const json_t *rows, const char *check, const char *words)
+{
+	for (size_t i = 0; i < json_array_size(rows); i++) {
+		const json_t *row = json_array_get(rows, i);
+		const char *name = json_string_value(json_object_get(row, "check"));
+		const char *found = json_string_value(json_object_get(row, "found"));
+
+		if (strcmp(name, check) == 0 && strstr(found, words))
+			return row;
+	}
+	fail_msg("no %s: %s in:\n%s", check, words, kvctl_out);
+	return NULL;
+}
+
+static const char *grade_of(const json_t *rows, const char *check, const char *words)
+{
+	return json_string_value(json_object_get(row_of(rows, check, words), "grade"));
+}
+
+/* A file that is there, and one that broke. */
+static void test_doctor(void **state)
+{
+	struct kvd_status *s = status_of_tiers();
+
+	close(kvctl_file("one", O_WRONLY | O_CREAT));
+	status_write(s, sizeof(*s));
+	assert_int_equal(kvctl_run("doctor"), 1);
+	kvctl_has(kvctl_out, "BAD   tier           /a \"b\\?[1m/two is degraded");
+	assert_int_equal(kvctl_run("doctor --json"), 1);
+	json_t *j = json_loads(kvctl_out, 0, NULL);
+	assert_string_equal(grade_of(j, "tier", "dram works"), "ok");
+	assert_string_equal(grade_of(j, "tier", "/one works"), "ok");
+	assert_string_equal(grade_of(j, "tier", "3 errors"), "BAD");
+	assert_string_equal(grade_of(j, "tier file", "/two: No such file"), "BAD");
+	assert_string_equal(grade_of(j, "file I/O", "io_uring"), "ok");
+	(void)row_of(j, "io_uring", "uid");
+	(void)row_of(j, "direct I/O", "/one");
+	(void)row_of(j, "disk space", "/one");
+	json_decref(j);
+}
+
+/* Warnings alone are no failure. */
+static void test_doctor_warns(void **state)
+{
+	struct kvd_status *s = status_of_tiers();
+
+	close(kvctl_file("one", O_WRONLY | O_CREAT));
+	s->area_count = 2;
+	s->areas[1].bad_blocks = 4;
+	snprintf(s->areas[1].engine, sizeof(s->areas[1].engine), "threads");
+	status_write(s, sizeof(*s));
+	json_t *j = kvctl_json("doctor --json");
+	assert_string_equal(grade_of(j, "tier", "4 blocks were bad"), "warn");
+	assert_string_equal(grade_of(j, "file I/O", "threads"), "warn");
+	json_decref(j);
+	/* What lies there is looked at before it is opened. */
+	assert_int_equal(unlink(s->areas[1].path), 0);
+	assert_int_equal(mkfifo(s->areas[1].path, 0600), 0);
+	assert_int_equal(kvctl_run("doctor"), 1);
+	kvctl_has(kvctl_out, "no regular file");
+	/* A long path is known by its end: nothing is opened by that. */
+	memmove(s->areas[1].path, s->areas[1].path + 1, strlen(s->areas[1].path));
+	status_write(s, sizeof(*s));
+	assert_int_equal(kvctl_run("doctor"), 0);
+}
+
 /* It tells of no more areas than there is room for, whatever the file says. */
 static void test_too_many(void **state)
 {
@@ -231,6 +298,7 @@ static void test_too_many(void **state)
 	assert_int_equal(json_array_size(json_object_get(j, "tiers")), KVD_AREAS_MAX + 1);
 	json_decref(j);
 	assert_int_equal(kvctl_run("metrics"), 0);
+	assert_int_equal(kvctl_run("doctor"), 1);
 }
 
 static void test_without(void **state)
@@ -308,4 +376,5 @@ static void test_dead(void **state)
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 TEST_MAIN(kvctl_tiers, TEST(test_text), TEST(test_json), TEST(test_watch), TEST(test_metrics),
-	  TEST(test_too_many), TEST(test_without), TEST(test_older), TEST(test_dead))
+	  TEST(test_doctor), TEST(test_doctor_warns), TEST(test_too_many), TEST(test_without),
+	  TEST(test_older), TEST(test_dead))
