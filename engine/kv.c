@@ -458,6 +458,15 @@ int kv_acquire(struct kv *kv, const struct kv_acquire *a, struct kvd_lease **out
 	return kv->lost ? KV_GONE : translate(kvd_acquire(kv->k, &args, out));
 }
 
+void kv_prefetch(struct kv *kv, const uint32_t *tokens, uint32_t token_count)
+{
+	const struct kvd_acquire_args args = {
+		.format = kv->format, .tokens = tokens, .token_count = token_count};
+
+	if (!kv->lost)
+		(void)kvd_prefetch(kv->k, &args);
+}
+
 void kv_cancel(struct kv *kv, struct kvd_lease *lease)
 {
 	/* If it cannot be sent, the lease comes and is released then. */

@@ -111,6 +111,8 @@ void kv_counts(struct kv *kv, struct kv_counts *out);
  * is gone. KV_AGAIN, KV_GONE, -errno.
  */
 int kv_acquire(struct kv *kv, const struct kv_acquire *a, struct kvd_lease **out);
+/* A sequence waits for its turn: kvd may fetch what it has of it meanwhile. Best effort. */
+void kv_prefetch(struct kv *kv, const uint32_t *tokens, uint32_t token_count);
 /* Gives up an acquire; its event follows all the same. */
 void kv_cancel(struct kv *kv, struct kvd_lease *lease);
 void kv_lease(struct kvd_lease *lease, struct kv_lease *out);

@@ -76,11 +76,22 @@ static void unlink_seq(struct sched *d, struct seq *s)
 		d->active_count--;
 }
 
-void sched_add(struct sched *d, struct seq *s)
+static void enqueue(struct sched *d, struct seq *s)
 {
 	s->state = SEQ_QUEUED;
 	insert_by_age(&d->queue, s);
 	d->queue_count++;
+}
+
+void sched_add(struct sched *d, struct seq *s)
+{
+	bool behind =
+		d->active_count + d->queue_count >= d->config.sequences_max || d->starving > 0;
+
+	/* It has to wait for others: time to bring back what lies in a slower tier. */
+	if (behind && s->args.use_cache)
+		kv_prefetch(d->kv, s->tokens, s->token_count);
+	enqueue(d, s);
 }
 
 /* Its lease is gone already. */
@@ -90,7 +101,7 @@ static void requeue(struct sched *d, struct seq *s, uint64_t now_ns)
 	s->asking = false;
 	s->interrupted = s->interrupted || s->start_ns != 0;
 	seq_drop_lease(s, now_ns);
-	sched_add(d, s);
+	enqueue(d, s);
 }
 
 /* Gives the lease back and waits for another one. false: no room to send, nothing happened. */

@@ -171,6 +171,13 @@ int kvd_acquire(struct kvd *k, const struct kvd_acquire_args *args, struct kvd_l
 /* Gives up a request for a lease that has not come yet. Its event follows, with -ECANCELED or not. */
 int kvd_cancel(struct kvd *k, struct kvd_lease *lease);
 
+/*
+ * Says that the sequence will be acquired soon, so that kvd may bring blocks of it back from a
+ * slower tier meanwhile. A hint: it holds nothing, promises nothing, and no event follows. Of args
+ * the format, the tokens and the extras count. Returns 0 (sent), -EAGAIN, -EINVAL, KVD_GONE.
+ */
+int kvd_prefetch(struct kvd *k, const struct kvd_acquire_args *args);
+
 struct kvd_lease_info {
 	void *user;
 	uint64_t id;

@@ -84,6 +84,8 @@ static const struct msg_rule rules[KVD_OP_COUNT] = {
 	[KVD_OP_SLAB_GONE] = {"SLAB_GONE", MSG_RING, 0, MSG_SIZE_NONE, 0, 0, 0, 0, MSG_ANY},
 	[KVD_OP_BYE] = {"BYE", MSG_RING, 0, MSG_SIZE_NONE, 0, 0, 0, 0, 0},
 	[KVD_OP_DRAIN] = {"DRAIN", MSG_ADMIN, 0, MSG_SIZE_NONE, 0, 0, 0, 0, 1},
+	[KVD_OP_VERIFY] = {"VERIFY", MSG_ADMIN, 0, MSG_SIZE_NONE, 0, 0, 0, KVD_TIER_DRAM,
+			   KVD_TIER_FILE},
 };
 
 static bool msg_size_ok(const struct msg_rule *rule, const struct kvd_req *req)

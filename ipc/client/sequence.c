@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sequence.c: what a caller does with a lease: acquire, extend, bind, seal, fork, release.
+ * sequence.c: what a caller does with a lease: acquire, extend, bind, seal, fork, release; and the
+ * word that one will be wanted.
  *
  * A lease has at most one request in flight that brings pages (`pending`); seals may be on their
  * way beside it. A call either sends its request and changes the lease, or returns an error and
@@ -63,22 +64,32 @@ static int sequence_acquire_check(struct kvd *k, const struct kvd_acquire_args *
 	return 0;
 }
 
-/* Fills the record; false: no room for its payload. */
-static bool sequence_acquire_fill(struct kvd *k, struct request *rq,
-				  const struct kvd_acquire_args *a)
+/* What the prefix is; false: no room for it. */
+static bool sequence_prefix_fill(struct kvd *k, struct request *rq,
+				 const struct kvd_acquire_args *a)
 {
 	uint32_t tokens_bytes = a->token_count * (uint32_t)sizeof(*a->tokens);
 	uint32_t extras_bytes = a->extra_count * (uint32_t)sizeof(*a->extras);
 	uint8_t *to = request_in(k, rq, tokens_bytes + extras_bytes, REQUEST_PLAIN);
 
-	if (!to || !sequence_out(k, rq, rq->lease->want_blocks, rq->lease->format->part_count))
+	if (!to)
 		return false;
 	memcpy(to, a->tokens, tokens_bytes);
 	if (extras_bytes)
 		memcpy(to + tokens_bytes, a->extras, extras_bytes);
-	rq->req.flags = (uint16_t)a->flags;
 	rq->req.n = a->token_count;
 	rq->req.m = a->extra_count;
+	return true;
+}
+
+/* Fills the record; false: no room for its payload. */
+static bool sequence_acquire_fill(struct kvd *k, struct request *rq,
+				  const struct kvd_acquire_args *a)
+{
+	if (!sequence_prefix_fill(k, rq, a) ||
+	    !sequence_out(k, rq, rq->lease->want_blocks, rq->lease->format->part_count))
+		return false;
+	rq->req.flags = (uint16_t)a->flags;
 	rq->req.arg32 = a->decode_blocks;
 	rq->req.deadline_ms = a->deadline_ms;
 	return true;
@@ -108,6 +119,25 @@ int kvd_acquire(struct kvd *k, const struct kvd_acquire_args *args, struct kvd_l
 	}
 	sequence_send(k, rq);
 	*out = l;
+	return 0;
+}
+
+int kvd_prefetch(struct kvd *k, const struct kvd_acquire_args *args)
+{
+	int r = client_enter_ring(k);
+
+	if (r == 0)
+		r = sequence_acquire_check(k, args);
+	if (r != 0)
+		return r;
+	struct request *rq = request_new(k, KVD_OP_PREFETCH, REQUEST_PLAIN, REQUEST_QUIET);
+	if (!rq || !sequence_prefix_fill(k, rq, args)) {
+		if (rq)
+			request_free(k, rq);
+		return -EAGAIN;
+	}
+	rq->req.format = client_format(k, args->format)->id;
+	request_send(k, rq);
 	return 0;
 }
 

@@ -2,50 +2,40 @@
 /*
  * kvctl, the program, on a daemon with a client that holds leases: what it shows is what the client
  * did, what it steers happens, and what goes wrong is said in a sentence with the right exit
- * status. Its output is caught in files in the daemon's directory. $KVCTL_BIN names it.
+ * status.
  */
 #include "base/units.h"
-#include "tests/e2e/harness.h"
+#include "tests/e2e/kvctl_run.h"
 #include "tests/e2e/prf.h"
 #include "tests/test.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <kvd.h>
-#include <libgen.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define NOBODY 65534
-#define OUTPUT_MAX (4u << 20)
 
 static struct harness_kvd kvd;
 static struct harness_client a;
 
-/* What the last run of kvctl said. */
-static char *out, *err;
-
 static int setup(void **state)
 {
 	harness_init(&kvd);
-	out = malloc(OUTPUT_MAX);
-	err = malloc(OUTPUT_MAX);
-	return out && err ? 0 : -1;
+	kvctl_init(&kvd);
+	return 0;
 }
 
 static int teardown(void **state)
 {
 	harness_client_end(&a, SIGKILL);
 	harness_fini(&kvd);
-	free(out);
-	free(err);
+	kvctl_fini();
 	return 0;
 }
 
@@ -54,162 +44,6 @@ static int teardown(void **state)
 		harness_ask(client, __VA_ARGS__);                                                  \
 		assert_true(harness_is(client, "ok"));                                             \
 	} while (0)
-
-static int file_in(const char *name, int flags)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "%s/%s", kvd.dir, name);
-	int fd = open(path, flags | O_CLOEXEC, 0600);
-	assert_true(fd >= 0);
-	return fd;
-}
-
-static void read_back(const char *name, char *text)
-{
-	int fd = file_in(name, O_RDONLY);
-	ssize_t n = read(fd, text, OUTPUT_MAX - 1);
-
-	assert_true(n >= 0);
-	text[n] = '\0';
-	close(fd);
-}
-
-/*
- * Copies a program or library to where every user finds it: the build folder may lie in root's
- * home, to which another user has no way.
- */
-static void lend(const char *from, const char *name)
-{
-	int in = open(from, O_RDONLY | O_CLOEXEC);
-	int to = file_in(name, O_WRONLY | O_CREAT | O_TRUNC);
-	ssize_t n;
-
-	if (in < 0)
-		fail_msg("%s: %s", from, strerror(errno));
-	while ((n = sendfile(to, in, NULL, 1 << 20)) > 0)
-		continue;
-	assert_int_equal(n, 0);
-	assert_int_equal(fchmod(to, 0755), 0);
-	close(in);
-	close(to);
-}
-
-static void lend_kvctl(void)
-{
-	const char *program = getenv("KVCTL_BIN");
-	char folder[512], library[600];
-
-	assert_non_null(program);
-	snprintf(folder, sizeof(folder), "%s", program);
-	snprintf(library, sizeof(library), "%s/../../ipc/client/libkvd.so.0", dirname(folder));
-	lend(program, "kvctl");
-	lend(library, "libkvd.so.0");
-}
-
-/* Becomes another user, who has the lent program. */
-static bool become(uid_t uid, const char **program)
-{
-	static char lent[128];
-
-	snprintf(lent, sizeof(lent), "%s/kvctl", kvd.dir);
-	*program = lent;
-	return setenv("LD_LIBRARY_PATH", kvd.dir, 1) == 0 && setgid(uid) == 0 && setuid(uid) == 0;
-}
-
-/* The child's side: "kvctl --socket SOCKET WORD...", the words parted by spaces. */
-static void exec_kvctl(const char *words, uid_t uid)
-{
-	char copy[512], *save = NULL;
-	const char *argv[32] = {getenv("KVCTL_BIN"), "--socket", kvd.socket};
-	int n = 3;
-
-	snprintf(copy, sizeof(copy), "%s", words);
-	for (char *w = strtok_r(copy, " ", &save); w && n < 31; w = strtok_r(NULL, " ", &save))
-		argv[n++] = w;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (!argv[0] || (uid && !become(uid, &argv[0])))
-		_exit(126);
-	execv(argv[0], (char **)(uintptr_t)argv);
-	_exit(127);
-}
-
-static pid_t start_kvctl(const char *words, uid_t uid, const char *input)
-{
-	int in = file_in("stdin", O_RDWR | O_CREAT | O_TRUNC);
-	int fd_out = file_in("stdout", O_WRONLY | O_CREAT | O_TRUNC);
-	int fd_err = file_in("stderr", O_WRONLY | O_CREAT | O_TRUNC);
-
-	assert_int_equal(write(in, input, strlen(input)), strlen(input));
-	assert_int_equal(lseek(in, 0, SEEK_SET), 0);
-	pid_t pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		dup2(in, STDIN_FILENO);
-		dup2(fd_out, STDOUT_FILENO);
-		dup2(fd_err, STDERR_FILENO);
-		exec_kvctl(words, uid);
-	}
-	close(in);
-	close(fd_out);
-	close(fd_err);
-	return pid;
-}
-
-static int end_kvctl(pid_t pid)
-{
-	int status;
-
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	read_back("stdout", out);
-	read_back("stderr", err);
-	assert_true(WIFEXITED(status));
-	return WEXITSTATUS(status);
-}
-
-static int kvctl_as(uid_t uid, const char *words)
-{
-	return end_kvctl(start_kvctl(words, uid, ""));
-}
-
-static int kvctl(const char *words)
-{
-	return kvctl_as(0, words);
-}
-
-static void contains(const char *text, const char *part)
-{
-	if (!strstr(text, part))
-		fail_msg("no '%s' in:\n%s", part, text);
-}
-
-/* One line on stderr that speaks for kvctl. */
-static void one_sentence(void)
-{
-	assert_memory_equal(err, "kvctl: ", 7);
-	assert_ptr_equal(strchr(err, '\n'), err + strlen(err) - 1);
-}
-
-static json_t *parsed(const char *words)
-{
-	json_error_t e;
-
-	if (kvctl(words) != 0)
-		fail_msg("%s: %s", words, err);
-	json_t *j = json_loads(out, 0, &e);
-	if (!j)
-		fail_msg("%s: %s in:\n%s", words, e.text, out);
-	return j;
-}
-
-static json_int_t number(const json_t *object, const char *key)
-{
-	const json_t *v = json_object_get(object, key);
-
-	if (!json_is_integer(v))
-		fail_msg("no number %s", key);
-	return json_integer_value(v);
-}
 
 /* One prompt of 200 tokens is sealed but for its tail, and its lease is live. */
 static void start_with_a_lease(const char *const options[])
@@ -236,50 +70,51 @@ static void test_status(void **state)
 	start_with_a_lease(NULL);
 	harness_wait_figure(&kvd, figure_sealed, 12);
 	harness_wait_figure(&kvd, figure_leases, 2);
-	assert_int_equal(kvctl("status"), 0);
-	contains(out, "kvd 0.1.0, pid ");
-	contains(out, " up ");
-	contains(out, "sealed 12 (48.00 KiB)");
-	contains(out, "1 sessions, 2 leases");
-	contains(out, "192 of 400 prompt tokens (48.0 %)");
-	contains(out, "0 KV bytes to share");
-	assert_string_equal(err, "");
+	assert_int_equal(kvctl_run("status"), 0);
+	kvctl_has(kvctl_out, "kvd 0.1.0, pid ");
+	kvctl_has(kvctl_out, " up ");
+	kvctl_has(kvctl_out, "sealed 12 (48.00 KiB)");
+	kvctl_has(kvctl_out, "1 sessions, 2 leases");
+	kvctl_has(kvctl_out, "192 of 400 prompt tokens (48.0 %)");
+	kvctl_has(kvctl_out, "0 KV bytes to share");
+	assert_string_equal(kvctl_err, "");
 
-	json_t *j = parsed("status --json");
+	json_t *j = kvctl_json("status --json");
 	assert_true(json_is_true(json_object_get(j, "alive")));
-	assert_int_equal(number(j, "pid"), kvd.pid);
-	assert_int_equal(number(j, "leases"), 2);
-	assert_int_equal(number(j, "pool_bytes"), 16 << 20);
-	assert_int_equal(number(json_object_get(j, "pages"), "sealed"), 12);
-	assert_int_equal(number(json_object_get(j, "counters"), "prompt_tokens"), 400);
-	assert_int_equal(number(json_object_get(j, "counters"), "cached_tokens"), 192);
-	assert_int_equal(number(json_object_get(j, "counters"), "kv_bytes_copied"), 0);
+	assert_int_equal(kvctl_number(j, "pid"), kvd.pid);
+	assert_int_equal(kvctl_number(j, "leases"), 2);
+	assert_int_equal(kvctl_number(j, "pool_bytes"), 16 << 20);
+	assert_int_equal(kvctl_number(json_object_get(j, "pages"), "sealed"), 12);
+	assert_int_equal(kvctl_number(json_object_get(j, "counters"), "prompt_tokens"), 400);
+	assert_int_equal(kvctl_number(json_object_get(j, "counters"), "cached_tokens"), 192);
+	assert_int_equal(kvctl_number(json_object_get(j, "counters"), "kv_bytes_copied"), 0);
 	assert_int_equal(json_array_size(json_object_get(j, "sessions")), 1);
 	assert_int_equal(json_array_size(json_object_get(j, "devices")), 1);
-	assert_int_equal(number(json_array_get(json_object_get(j, "devices"), 0), "pool_bytes"),
-			 16 << 20);
+	assert_int_equal(
+		kvctl_number(json_array_get(json_object_get(j, "devices"), 0), "pool_bytes"),
+		16 << 20);
 	json_decref(j);
 }
 
 static void test_sessions(void **state)
 {
 	start_with_a_lease(NULL);
-	json_t *j = parsed("sessions --json");
+	json_t *j = kvctl_json("sessions --json");
 	const json_t *s = NULL;
 	for (size_t i = 0; i < json_array_size(j); i++)
-		if (number(json_array_get(j, i), "pid") == a.pid)
+		if (kvctl_number(json_array_get(j, i), "pid") == a.pid)
 			s = json_array_get(j, i);
 	assert_non_null(s);
 	assert_string_equal(json_string_value(json_object_get(s, "name")), "prf_client");
-	assert_int_equal(number(s, "leases"), 2);
-	assert_int_equal(number(s, "pinned_pages"), 12);
-	assert_int_equal(number(s, "prompt_tokens"), 400);
-	assert_int_equal(number(s, "cached_tokens"), 192);
-	assert_int_equal(number(s, "sealed_blocks"), 12);
+	assert_int_equal(kvctl_number(s, "leases"), 2);
+	assert_int_equal(kvctl_number(s, "pinned_pages"), 12);
+	assert_int_equal(kvctl_number(s, "prompt_tokens"), 400);
+	assert_int_equal(kvctl_number(s, "cached_tokens"), 192);
+	assert_int_equal(kvctl_number(s, "sealed_blocks"), 12);
 	json_decref(j);
-	assert_int_equal(kvctl("sessions"), 0);
-	contains(out, "prf_client");
-	contains(out, "STALLED");
+	assert_int_equal(kvctl_run("sessions"), 0);
+	kvctl_has(kvctl_out, "prf_client");
+	kvctl_has(kvctl_out, "STALLED");
 }
 
 static uint64_t figure_stalled(const struct kvd_status *s)
@@ -307,8 +142,8 @@ static void test_stalled(void **state)
 	kill(a.pid, SIGSTOP);
 	OK(&b, "release big");
 	harness_wait_figure(&kvd, figure_stalled, 1);
-	json_t *j = parsed("sessions --json");
-	assert_int_equal(number(json_array_get(j, 0), "stalled"), 1);
+	json_t *j = kvctl_json("sessions --json");
+	assert_int_equal(kvctl_number(json_array_get(j, 0), "stalled"), 1);
 	json_decref(j);
 	kill(a.pid, SIGCONT);
 	harness_answer(&a);
@@ -320,18 +155,18 @@ static void test_stalled(void **state)
 static void test_prefixes(void **state)
 {
 	start_with_a_lease(NULL);
-	json_t *j = parsed("prefixes --json");
+	json_t *j = kvctl_json("prefixes --json");
 	assert_int_equal(json_array_size(j), 1);
 	const json_t *p = json_array_get(j, 0);
-	assert_int_equal(number(p, "tokens"), 192);
-	assert_int_equal(number(p, "blocks"), 12);
-	assert_int_equal(number(p, "bytes"), 12 * 4096);
-	assert_int_equal(number(p, "pins"), 2);
-	assert_int_equal(number(p, "shared_pins"), 2);
+	assert_int_equal(kvctl_number(p, "tokens"), 192);
+	assert_int_equal(kvctl_number(p, "blocks"), 12);
+	assert_int_equal(kvctl_number(p, "bytes"), 12 * 4096);
+	assert_int_equal(kvctl_number(p, "pins"), 2);
+	assert_int_equal(kvctl_number(p, "shared_pins"), 2);
 	assert_int_equal(strlen(json_string_value(json_object_get(p, "key"))), 32);
 	json_decref(j);
-	assert_int_equal(kvctl("prefixes"), 0);
-	contains(out, "ROOT-PINS");
+	assert_int_equal(kvctl_run("prefixes"), 0);
+	kvctl_has(kvctl_out, "ROOT-PINS");
 }
 
 /* More records than one packet holds: each is there, once. */
@@ -346,13 +181,13 @@ static void test_many_prefixes(void **state)
 		OK(&a, "run x");
 		OK(&a, "release x");
 	}
-	json_t *j = parsed("prefixes --json"), *seen = json_object();
+	json_t *j = kvctl_json("prefixes --json"), *seen = json_object();
 	assert_int_equal(json_array_size(j), count);
 	for (size_t i = 0; i < count; i++) {
 		const json_t *p = json_array_get(j, i);
 		json_object_set_new(seen, json_string_value(json_object_get(p, "key")),
 				    json_true());
-		assert_int_equal(number(p, "tokens"), 16);
+		assert_int_equal(kvctl_number(p, "tokens"), 16);
 	}
 	assert_int_equal(json_object_size(seen), count);
 	json_decref(j);
@@ -362,32 +197,32 @@ static void test_many_prefixes(void **state)
 static void test_slabs_formats_spaces(void **state)
 {
 	start_with_a_lease(NULL);
-	json_t *j = parsed("slabs --json");
+	json_t *j = kvctl_json("slabs --json");
 	json_int_t sealed = 0, pages = 0;
 	for (size_t i = 0; i < json_array_size(j); i++) {
-		sealed += number(json_array_get(j, i), "sealed_pages");
-		pages += number(json_array_get(j, i), "page_count");
+		sealed += kvctl_number(json_array_get(j, i), "sealed_pages");
+		pages += kvctl_number(json_array_get(j, i), "page_count");
 	}
 	assert_int_equal(sealed, 12);
 	assert_true(pages > 12);
 	json_decref(j);
-	j = parsed("formats --json");
+	j = kvctl_json("formats --json");
 	assert_int_equal(json_array_size(j), 1);
-	assert_int_equal(number(json_array_get(j, 0), "page_tokens"), 16);
-	assert_int_equal(number(json_array_get(j, 0), "block_bytes"), 4096);
+	assert_int_equal(kvctl_number(json_array_get(j, 0), "page_tokens"), 16);
+	assert_int_equal(kvctl_number(json_array_get(j, 0), "block_bytes"), 4096);
 	json_decref(j);
-	j = parsed("spaces --json");
+	j = kvctl_json("spaces --json");
 	assert_int_equal(json_array_size(j), 1);
-	assert_int_equal(number(json_array_get(j, 0), "cached_tokens"), 192);
+	assert_int_equal(kvctl_number(json_array_get(j, 0), "cached_tokens"), 192);
 	assert_string_equal(json_string_value(json_object_get(json_array_get(j, 0), "name")),
 			    "default");
 	json_decref(j);
-	assert_int_equal(kvctl("slabs"), 0);
-	contains(out, "STRIDE");
-	assert_int_equal(kvctl("formats"), 0);
-	contains(out, "bytes by prf");
-	assert_int_equal(kvctl("spaces"), 0);
-	contains(out, "CEILING");
+	assert_int_equal(kvctl_run("slabs"), 0);
+	kvctl_has(kvctl_out, "STRIDE");
+	assert_int_equal(kvctl_run("formats"), 0);
+	kvctl_has(kvctl_out, "bytes by prf");
+	assert_int_equal(kvctl_run("spaces"), 0);
+	kvctl_has(kvctl_out, "CEILING");
 }
 
 /* Prometheus text: comments, and `name{labels} number` of a metric that has a TYPE. */
@@ -419,16 +254,16 @@ static void test_metrics(void **state)
 {
 	start_with_a_lease(NULL);
 	harness_wait_figure(&kvd, figure_sealed, 12);
-	assert_int_equal(kvctl("metrics"), 0);
-	assert_true(metric(out, "kvd_up") == 1);
-	assert_int_equal(kvctl("metrics"), 0);
-	assert_true(metric(out, "kvd_sealed_blocks_total") == 12);
-	assert_int_equal(kvctl("metrics"), 0);
-	assert_true(metric(out, "kvd_pages{state=\"sealed\"}") == 12);
+	assert_int_equal(kvctl_run("metrics"), 0);
+	assert_true(metric(kvctl_out, "kvd_up") == 1);
+	assert_int_equal(kvctl_run("metrics"), 0);
+	assert_true(metric(kvctl_out, "kvd_sealed_blocks_total") == 12);
+	assert_int_equal(kvctl_run("metrics"), 0);
+	assert_true(metric(kvctl_out, "kvd_pages{state=\"sealed\"}") == 12);
 	(void)harness_end(&kvd, SIGKILL);
-	assert_int_equal(kvctl("metrics"), 1);
-	assert_true(metric(out, "kvd_up") == 0);
-	one_sentence();
+	assert_int_equal(kvctl_run("metrics"), 1);
+	assert_true(metric(kvctl_out, "kvd_up") == 0);
+	kvctl_one_sentence();
 }
 
 /* A port that nobody has right now. */
@@ -460,9 +295,9 @@ static bool http_get(uint16_t port, const char *path)
 		return false;
 	}
 	dprintf(fd, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
-	while ((n = read(fd, out + used, OUTPUT_MAX - 1 - used)) > 0)
+	while ((n = read(fd, kvctl_out + used, KVCTL_OUTPUT_MAX - 1 - used)) > 0)
 		used += (size_t)n;
-	out[used] = '\0';
+	kvctl_out[used] = '\0';
 	close(fd);
 	return true;
 }
@@ -475,29 +310,29 @@ static void test_metrics_listen(void **state)
 	start_with_a_lease(NULL);
 	harness_wait_figure(&kvd, figure_sealed, 12);
 	snprintf(words, sizeof(words), "metrics --listen :%u", port);
-	pid_t server = start_kvctl(words, 0, "");
+	pid_t server = kvctl_start(words, 0, "");
 	while (!http_get(port, "/metrics"))
 		assert_int_equal(waitpid(server, NULL, WNOHANG), 0);
-	assert_memory_equal(out, "HTTP/1.1 200", 12);
-	char *body = strstr(out, "\r\n\r\n");
+	assert_memory_equal(kvctl_out, "HTTP/1.1 200", 12);
+	char *body = strstr(kvctl_out, "\r\n\r\n");
 	assert_non_null(body);
 	assert_true(metric(body + 4, "kvd_sealed_blocks_total") == 12);
 	assert_true(http_get(port, "/elsewhere"));
-	assert_memory_equal(out, "HTTP/1.1 404", 12);
+	assert_memory_equal(kvctl_out, "HTTP/1.1 404", 12);
 
 	snprintf(second, sizeof(second), "metrics --listen 127.0.0.1:%u", port);
-	assert_int_equal(kvctl(second), 1);
-	one_sentence();
-	contains(err, "cannot listen");
-	contains(err, strerror(EADDRINUSE));
+	assert_int_equal(kvctl_run(second), 1);
+	kvctl_one_sentence();
+	kvctl_has(kvctl_err, "cannot listen");
+	kvctl_has(kvctl_err, strerror(EADDRINUSE));
 
 	/* The first still serves, and sees that the daemon dies. */
 	(void)harness_end(&kvd, SIGKILL);
 	assert_true(http_get(port, "/metrics"));
-	contains(out, "kvd_up 0\n");
+	kvctl_has(kvctl_out, "kvd_up 0\n");
 	kill(server, SIGTERM);
-	assert_int_equal(end_kvctl(server), 0);
-	assert_int_equal(kvctl("metrics --listen nowhere:nothing"), 2);
+	assert_int_equal(kvctl_end(server), 0);
+	assert_int_equal(kvctl_run("metrics --listen nowhere:nothing"), 2);
 }
 
 static void test_top(void **state)
@@ -506,26 +341,26 @@ static void test_top(void **state)
 
 	start_with_a_lease(NULL);
 	harness_wait_figure(&kvd, figure_sealed, 12);
-	assert_int_equal(kvctl("top --count 2 --interval 50"), 0);
-	for (const char *at = out; (at = strstr(at, "kvd pid ")); at++)
+	assert_int_equal(kvctl_run("top --count 2 --interval 50"), 0);
+	for (const char *at = kvctl_out; (at = strstr(at, "kvd pid ")); at++)
 		screens++;
 	assert_int_equal(screens, 2);
-	contains(out, "prf_client");
-	assert_null(strchr(out, '\033'));
+	kvctl_has(kvctl_out, "prf_client");
+	assert_null(strchr(kvctl_out, '\033'));
 }
 
 static void test_doctor(void **state)
 {
 	start_with_a_lease(NULL);
-	assert_int_equal(kvctl("doctor"), 0);
-	contains(out, "running");
-	json_t *j = parsed("doctor --json");
+	assert_int_equal(kvctl_run("doctor"), 0);
+	kvctl_has(kvctl_out, "running");
+	json_t *j = kvctl_json("doctor --json");
 	assert_true(json_array_size(j) > 5);
 	json_decref(j);
 	(void)harness_end(&kvd, SIGKILL);
-	assert_int_equal(kvctl("doctor"), 1);
-	contains(out, "BAD   daemon");
-	contains(out, "-> it died");
+	assert_int_equal(kvctl_run("doctor"), 1);
+	kvctl_has(kvctl_out, "BAD   daemon");
+	kvctl_has(kvctl_out, "-> it died");
 }
 
 /* Who comes during a drain is told so in its row, before it asks for anything. */
@@ -544,25 +379,25 @@ static void newcomer_sees_the_drain(void)
 static void test_check_evict_drain(void **state)
 {
 	start_with_a_lease(NULL);
-	assert_int_equal(kvctl("check"), 0);
-	contains(out, "every invariant holds");
-	assert_int_equal(kvctl("evict"), 0);
-	contains(out, "evicted 0 pages");
+	assert_int_equal(kvctl_run("check"), 0);
+	kvctl_has(kvctl_out, "every invariant holds");
+	assert_int_equal(kvctl_run("evict"), 0);
+	kvctl_has(kvctl_out, "evicted 0 pages");
 	OK(&a, "release x");
 	OK(&a, "release y");
-	assert_int_equal(kvctl("evict --pages 5"), 0);
-	contains(out, "evicted 5 pages");
-	assert_int_equal(kvctl("evict --space 0 --json"), 0);
-	contains(out, "{\"evicted_pages\": 7}");
-	assert_int_equal(kvctl("evict --space 77"), 1);
-	contains(err, "kvctl spaces");
+	assert_int_equal(kvctl_run("evict --pages 5"), 0);
+	kvctl_has(kvctl_out, "evicted 5 pages");
+	assert_int_equal(kvctl_run("evict --space 0 --json"), 0);
+	kvctl_has(kvctl_out, "{\"evicted_pages\": 7}");
+	assert_int_equal(kvctl_run("evict --space 77"), 1);
+	kvctl_has(kvctl_err, "kvctl spaces");
 
-	assert_int_equal(kvctl("drain"), 0);
+	assert_int_equal(kvctl_run("drain"), 0);
 	harness_ask(&a, "acquire z 9:100");
 	assert_true(harness_is(&a, "draining"));
 	newcomer_sees_the_drain();
-	assert_int_equal(kvctl("status"), 0);
-	assert_int_equal(kvctl("drain --undo"), 0);
+	assert_int_equal(kvctl_run("status"), 0);
+	assert_int_equal(kvctl_run("drain --undo"), 0);
 	OK(&a, "acquire z 9:100");
 	OK(&a, "release z");
 	harness_quiet(&kvd, 1);
@@ -582,17 +417,17 @@ static void test_evict_everything(void **state)
 		OK(&a, "release x");
 		pages += 1000;
 	}
-	assert_int_equal(kvctl("evict"), 0);
-	assert_int_equal(strtoull(out + strlen("evicted "), NULL, 10), pages);
-	assert_int_equal(kvctl("evict"), 0);
-	contains(out, "evicted 0 pages");
+	assert_int_equal(kvctl_run("evict"), 0);
+	assert_int_equal(strtoull(kvctl_out + strlen("evicted "), NULL, 10), pages);
+	assert_int_equal(kvctl_run("evict"), 0);
+	kvctl_has(kvctl_out, "evicted 0 pages");
 }
 
 /* Asks why about the tokens of this text. */
 static int why(const char *text, const char *options)
 {
 	struct prf_sequence s = {0};
-	char words[64], *input = malloc(OUTPUT_MAX);
+	char words[64], *input = malloc(KVCTL_OUTPUT_MAX);
 	size_t used = 0;
 
 	assert_non_null(input);
@@ -601,7 +436,7 @@ static int why(const char *text, const char *options)
 		used += (size_t)sprintf(input + used, "%s%u", i ? ", " : "[", s.tokens[i]);
 	prf_fini(&s);
 	snprintf(words, sizeof(words), "why %s", options);
-	int status = end_kvctl(start_kvctl(words, 0, input));
+	int status = kvctl_end(kvctl_start(words, 0, input));
 	free(input);
 	return status;
 }
@@ -610,86 +445,86 @@ static void test_why(void **state)
 {
 	start_with_a_lease(NULL);
 	assert_int_equal(why("1:192", "--format 0"), 0);
-	contains(out, "hit 192 tokens\nall full blocks are cached");
+	kvctl_has(kvctl_out, "hit 192 tokens\nall full blocks are cached");
 	assert_int_equal(why("1:192+2:50", "--format 0"), 0);
-	contains(out, "hit 192 tokens; then block 12: never seen");
+	kvctl_has(kvctl_out, "hit 192 tokens; then block 12: never seen");
 	assert_int_equal(why("3:50", "--format 0"), 0);
-	contains(out, "hit 0 tokens; then block 0: never seen");
+	kvctl_has(kvctl_out, "hit 0 tokens; then block 0: never seen");
 	assert_int_equal(why("3:5", "--format 0"), 0);
-	contains(out, "shorter than one block");
+	kvctl_has(kvctl_out, "shorter than one block");
 	OK(&a, "release x");
 	OK(&a, "release y");
-	assert_int_equal(kvctl("evict"), 0);
+	assert_int_equal(kvctl_run("evict"), 0);
 	assert_int_equal(why("1:192", "--format 0 --json"), 0);
-	contains(out, "\"cause\": \"evicted\"");
+	kvctl_has(kvctl_out, "\"cause\": \"evicted\"");
 	assert_int_equal(why("1:192", "--format 99"), 1);
-	contains(err, "kvctl formats");
+	kvctl_has(kvctl_err, "kvctl formats");
 	assert_int_equal(why("1:192", ""), 2);
-	assert_int_equal(kvctl("why --format 0"), 2);
-	contains(err, "token ids");
-	assert_int_equal(kvctl("why --format 0 --tokens /nonexistent"), 2);
-	contains(err, "No such file");
+	assert_int_equal(kvctl_run("why --format 0"), 2);
+	kvctl_has(kvctl_err, "token ids");
+	assert_int_equal(kvctl_run("why --format 0 --tokens /nonexistent"), 2);
+	kvctl_has(kvctl_err, "No such file");
 }
 
-static const char *const commands[] = {"status",  "top",    "sessions", "prefixes", "slabs",
-				       "formats", "spaces", "metrics",	"doctor",   "check",
-				       "why",	  "evict",  "drain",	NULL};
+static const char *const commands[] = {
+	"status",  "top",    "sessions", "prefixes", "slabs", "formats", "spaces", "tiers",
+	"metrics", "doctor", "check",	 "why",	     "evict", "verify",	 "drain",  NULL};
 
 static void test_help(void **state)
 {
 	char words[64];
 
-	assert_int_equal(kvctl("--help"), 0);
-	contains(out, "Exit status: 0 ok, 1 failed, 2 usage.");
+	assert_int_equal(kvctl_run("--help"), 0);
+	kvctl_has(kvctl_out, "Exit status: 0 ok, 1 failed, 2 usage.");
 	for (int i = 0; commands[i]; i++) {
-		assert_int_equal(kvctl("help"), 0);
-		contains(out, commands[i]);
+		assert_int_equal(kvctl_run("help"), 0);
+		kvctl_has(kvctl_out, commands[i]);
 		snprintf(words, sizeof(words), "help %s", commands[i]);
-		assert_int_equal(kvctl(words), 0);
+		assert_int_equal(kvctl_run(words), 0);
 		snprintf(words, sizeof(words), "usage: kvctl %s", commands[i]);
-		contains(out, words);
+		kvctl_has(kvctl_out, words);
 		snprintf(words, sizeof(words), "%s --help", commands[i]);
-		assert_int_equal(kvctl(words), 0);
-		contains(out, "usage: kvctl");
+		assert_int_equal(kvctl_run(words), 0);
+		kvctl_has(kvctl_out, "usage: kvctl");
 	}
-	assert_int_equal(kvctl("--version"), 0);
-	assert_memory_equal(out, "kvctl ", 6);
-	assert_int_equal(kvctl("help nothing"), 2);
-	assert_int_equal(kvctl(""), 2);
+	assert_int_equal(kvctl_run("--version"), 0);
+	assert_memory_equal(kvctl_out, "kvctl ", 6);
+	assert_int_equal(kvctl_run("help nothing"), 2);
+	assert_int_equal(kvctl_run(""), 2);
 }
 
 static void test_bad_options(void **state)
 {
-	static const char *const bad[] = {"nothing",	      "--nothing",	  "status more",
-					  "status --more",    "evict --pages",	  "evict --pages 0",
-					  "evict --pages x",  "evict --space -1", "drain --undo=1",
-					  "top --interval 1", "top --count x",	  "why --format x",
-					  "metrics --listen", "sessions 1",	  "check 1",
-					  "doctor 1",	      "status --socket"};
+	static const char *const bad[] = {
+		"nothing",	    "--nothing",	"status more",	   "status --more",
+		"evict --pages",    "evict --pages 0",	"evict --pages x", "evict --space -1",
+		"drain --undo=1",   "top --interval 1", "top --count x",   "why --format x",
+		"metrics --listen", "sessions 1",	"check 1",	   "verify tape",
+		"verify file 1",    "doctor 1",		"status --socket"};
 
 	harness_start(&kvd, NULL);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		if (kvctl(bad[i]) != 2)
+		if (kvctl_run(bad[i]) != 2)
 			fail_msg("kvctl %s: not 2", bad[i]);
-		assert_memory_equal(err, "kvctl: ", 7);
-		assert_string_equal(out, "");
+		assert_memory_equal(kvctl_err, "kvctl: ", 7);
+		assert_string_equal(kvctl_out, "");
 	}
 }
 
 static void test_no_daemon(void **state)
 {
-	static const char *const asks[] = {"status",  "sessions", "prefixes", "slabs",
-					   "formats", "spaces",	  "top",      "check",
-					   "evict",   "drain",	  "metrics"};
+	static const char *const asks[] = {"status", "sessions", "prefixes", "slabs", "formats",
+					   "spaces", "tiers",	 "top",	     "check", "evict",
+					   "verify", "drain",	 "metrics"};
 
 	for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++) {
-		if (kvctl(asks[i]) != 1)
+		if (kvctl_run(asks[i]) != 1)
 			fail_msg("kvctl %s: not 1", asks[i]);
-		one_sentence();
-		contains(err, kvd.socket);
+		kvctl_one_sentence();
+		kvctl_has(kvctl_err, kvd.socket);
 	}
-	assert_int_equal(kvctl("doctor"), 0);
-	contains(out, "warn  daemon");
+	assert_int_equal(kvctl_run("doctor"), 0);
+	kvctl_has(kvctl_out, "warn  daemon");
 }
 
 static void test_dead_daemon(void **state)
@@ -697,16 +532,16 @@ static void test_dead_daemon(void **state)
 	start_with_a_lease(NULL);
 	harness_wait_figure(&kvd, figure_sealed, 12);
 	assert_int_equal(harness_end(&kvd, SIGKILL), 128 + SIGKILL);
-	assert_int_equal(kvctl("status"), 1);
-	contains(out, "DEAD");
-	contains(out, "sealed 12 (48.00 KiB)");
-	one_sentence();
-	assert_int_equal(kvctl("status --json"), 1);
-	json_t *j = json_loads(out, 0, NULL);
+	assert_int_equal(kvctl_run("status"), 1);
+	kvctl_has(kvctl_out, "DEAD");
+	kvctl_has(kvctl_out, "sealed 12 (48.00 KiB)");
+	kvctl_one_sentence();
+	assert_int_equal(kvctl_run("status --json"), 1);
+	json_t *j = json_loads(kvctl_out, 0, NULL);
 	assert_true(json_is_false(json_object_get(j, "alive")));
 	json_decref(j);
-	assert_int_equal(kvctl("sessions"), 1);
-	one_sentence();
+	assert_int_equal(kvctl_run("sessions"), 1);
+	kvctl_one_sentence();
 }
 
 /* What a kvd with two GPUs leaves behind, and one that told nothing of devices. */
@@ -716,47 +551,47 @@ static void test_devices(void **state)
 
 	start_with_a_lease(NULL);
 	assert_int_equal(harness_end(&kvd, SIGKILL), 128 + SIGKILL);
-	int fd = file_in("kvd.status", O_RDWR);
+	int fd = kvctl_file("kvd.status", O_RDWR);
 	assert_int_equal(pread(fd, &s, sizeof(s), 0), sizeof(s));
 	s.device_count = 2;
 	s.devices[1] = (struct kvd_device_stat){
 		.device = 1, .pool_bytes = 4 << 20, .slab_bytes = 1 << 20, .evictable_pages = 7};
 	assert_int_equal(pwrite(fd, &s, sizeof(s), 0), sizeof(s));
-	assert_int_equal(kvctl("status"), 1);
-	contains(out, "device 0      pool 16.00 MiB");
-	contains(out, "device 1      pool 4.00 MiB, 1.00 MiB of it made into slabs");
-	contains(out, "7 evictable");
-	assert_int_equal(kvctl("status --json"), 1);
-	json_t *j = json_loads(out, 0, NULL);
+	assert_int_equal(kvctl_run("status"), 1);
+	kvctl_has(kvctl_out, "device 0      pool 16.00 MiB");
+	kvctl_has(kvctl_out, "device 1      pool 4.00 MiB, 1.00 MiB of it made into slabs");
+	kvctl_has(kvctl_out, "7 evictable");
+	assert_int_equal(kvctl_run("status --json"), 1);
+	json_t *j = json_loads(kvctl_out, 0, NULL);
 	const json_t *second = json_array_get(json_object_get(j, "devices"), 1);
-	assert_int_equal(number(second, "pool_bytes"), 4 << 20);
-	assert_int_equal(number(second, "evictable_pages"), 7);
+	assert_int_equal(kvctl_number(second, "pool_bytes"), 4 << 20);
+	assert_int_equal(kvctl_number(second, "evictable_pages"), 7);
 	json_decref(j);
 	assert_int_equal(ftruncate(fd, KVD_STATUS_BYTES_MIN), 0);
 	close(fd);
-	assert_int_equal(kvctl("status"), 1);
-	contains(out, "pool 16.00 MiB");
-	assert_null(strstr(out, "device 0"));
+	assert_int_equal(kvctl_run("status"), 1);
+	kvctl_has(kvctl_out, "pool 16.00 MiB");
+	assert_null(strstr(kvctl_out, "device 0"));
 }
 
 /* Another user may come, and may not steer. */
 static void test_not_an_admin(void **state)
 {
-	static const char *const asks[] = {"check", "evict", "drain", "sessions"};
+	static const char *const asks[] = {"check", "evict", "drain", "sessions", "verify"};
 
 	if (geteuid() != 0)
 		skip();
 	assert_int_equal(chmod(kvd.dir, 0711), 0);
-	lend_kvctl();
+	kvctl_lend();
 	start_with_a_lease((const char *[]){"--mode=0666", NULL});
 	for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++) {
-		assert_int_equal(kvctl_as(NOBODY, asks[i]), 1);
-		one_sentence();
-		contains(err, "root");
+		assert_int_equal(kvctl_run_as(NOBODY, asks[i]), 1);
+		kvctl_one_sentence();
+		kvctl_has(kvctl_err, "root");
 	}
-	assert_int_equal(kvctl_as(NOBODY, "status"), 1);
-	one_sentence();
-	contains(err, "another user's");
+	assert_int_equal(kvctl_run_as(NOBODY, "status"), 1);
+	kvctl_one_sentence();
+	kvctl_has(kvctl_err, "another user's");
 	OK(&a, "acquire z 5:100");
 	OK(&a, "release z");
 }

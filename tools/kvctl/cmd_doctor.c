@@ -3,6 +3,7 @@
  * kvctl doctor: looks at what this host gives kvd, and says for each thing that is not right what
  * to do. Exit 1 if something is broken; warnings alone are 0.
  */
+#include "tools/kvctl/cmd_doctor.h"
 #include "tools/kvctl/source.h"
 
 #include <base/bits.h>
@@ -18,18 +19,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-enum doctor_grade { DOCTOR_GOOD, DOCTOR_WARN, DOCTOR_BAD };
-
-struct doctor {
-	const struct kvctl *k;
-	json_t *rows;
-	enum doctor_grade worst;
-};
-
-__attribute__((format(printf, 5, 6))) static void cmd_doctor_say(struct doctor *d,
-								 enum doctor_grade grade,
-								 const char *what, const char *todo,
-								 const char *format, ...)
+void cmd_doctor_say(struct doctor *d, enum doctor_grade grade, const char *what, const char *todo,
+		    const char *format, ...)
 {
 	static const char *const mark[] = {"ok", "warn", "BAD"};
 	char found[400];
@@ -95,7 +86,7 @@ static void cmd_doctor_limits(struct doctor *d)
 		       "limit %" PRIu64, (uint64_t)files.rlim_cur);
 }
 
-static long cmd_doctor_number(const char *path)
+long cmd_doctor_number(const char *path)
 {
 	FILE *f = fopen(path, "r");
 	long v = -1;
@@ -194,6 +185,8 @@ static void cmd_doctor_daemon(struct doctor *d)
 	cmd_doctor_say(d, s.counters[KVD_C_PROTOCOL_ERRORS] ? DOCTOR_WARN : DOCTOR_GOOD, "clients",
 		       "a client broke the protocol: see kvd's log for which",
 		       "%" PRIu64 " protocol errors", s.counters[KVD_C_PROTOCOL_ERRORS]);
+	if (life == SOURCE_ALIVE)
+		cmd_doctor_tiers(d, &s);
 }
 
 static int cmd_doctor_run(struct kvctl *k, int argc, char **argv)
@@ -206,6 +199,7 @@ static int cmd_doctor_run(struct kvctl *k, int argc, char **argv)
 	cmd_doctor_kernel(&d);
 	cmd_doctor_memfd(&d);
 	cmd_doctor_limits(&d);
+	cmd_doctor_io_uring(&d);
 	cmd_doctor_huge(&d);
 	cmd_doctor_memory(&d);
 	cmd_doctor_socket(&d);
@@ -221,9 +215,15 @@ static int cmd_doctor_run(struct kvctl *k, int argc, char **argv)
 const struct kvctl_command cmd_doctor = {
 	.name = "doctor",
 	.summary = "look at this host and say what is wrong and what to do",
-	.text = "Kernel, memfds, pidfds, limits, huge pages, memory, the socket and its rights, "
+	.text = "Kernel, memfds, pidfds, limits, io_uring, huge pages, memory, the socket and its "
+		"rights,\n"
+		"the daemon and its version; of its file tier which engine does the I/O, and for "
+		"each\n"
+		"file whether it works, can be read directly, and what is left on its disk. Exits "
+		"with 1\n"
+		"if something is broken; warnings alone are 0. What is allowed is asked as you: "
 		"the\n"
-		"daemon and its version. Exits with 1 if something is broken; warnings alone are "
-		"0.\n",
+		"daemon's user or sandbox may differ.\n"
+		"JSON: [{check, grade, found, todo}].\n",
 	.run = cmd_doctor_run,
 };

@@ -5,6 +5,7 @@
  * come from the status file, so that a scrape costs the daemon nothing and a dead daemon is
  * visible as kvd_up 0.
  */
+#include "tools/kvctl/cmd_metrics.h"
 #include "tools/kvctl/cmd_status.h"
 #include "tools/kvctl/fields.h"
 #include "tools/kvctl/source.h"
@@ -48,6 +49,26 @@ static void cmd_metrics_sessions(FILE *out, const struct kvd_status *s)
 	}
 }
 
+/* Times are seconds here, as is the custom. */
+static void cmd_metrics_counters(FILE *out, const struct kvd_status *s)
+{
+	const char *name = NULL;
+	uint64_t v = cmd_status_counter(s, 0, &name);
+
+	for (size_t i = 1; name; i++) {
+		size_t bytes = strlen(name);
+		bool ns = bytes > 3 && strcmp(name + bytes - 3, "_ns") == 0;
+		char full[64];
+
+		snprintf(full, sizeof(full), "kvd_%.*s%s_total", (int)(bytes - 3 * ns), name,
+			 ns ? "_seconds" : "");
+		cmd_metrics_one(out, full, "counter", "see kvd_abi.h, enum kvd_counter",
+				ns ? (double)v / 1e9 : (double)v);
+		name = NULL;
+		v = cmd_status_counter(s, i, &name);
+	}
+}
+
 static void cmd_metrics_write(FILE *out, const struct kvd_status *s, bool up)
 {
 	cmd_metrics_one(out, "kvd_up", "gauge", "1 while the daemon runs", up);
@@ -77,15 +98,8 @@ static void cmd_metrics_write(FILE *out, const struct kvd_status *s, bool up)
 			(double)s->loop_p50_ns / 1e9);
 	cmd_metrics_one(out, "kvd_loop_turn_p99_seconds", "gauge", "p99 turn of the loop",
 			(double)s->loop_p99_ns / 1e9);
-	for (size_t i = 0;; i++) {
-		char full[64];
-		const char *seen = NULL;
-		uint64_t v = cmd_status_counter(s, i, &seen);
-		if (!seen)
-			break;
-		snprintf(full, sizeof(full), "kvd_%s_total", seen);
-		cmd_metrics_one(out, full, "counter", "see kvd_abi.h, enum kvd_counter", (double)v);
-	}
+	cmd_metrics_counters(out, s);
+	cmd_metrics_tiers(out, s);
 	cmd_metrics_sessions(out, s);
 }
 
@@ -216,7 +230,10 @@ const struct kvctl_command cmd_metrics = {
 	.name = "metrics",
 	.args = "[--listen HOST:PORT]",
 	.summary = "kvd's figures for Prometheus",
-	.text = "Prints them once, or serves them. When the daemon is dead kvd_up is 0, and the "
+	.text = "Prints them once, or serves them: of the daemon, its sessions, and the areas of "
+		"its\n"
+		"tiers with labels tier, area and path. When the daemon is dead kvd_up is 0, and "
+		"the "
 		"exit\n"
 		"status 1. Engines serve their own at /metrics of their HTTP port.\n",
 	.options = cmd_metrics_options,

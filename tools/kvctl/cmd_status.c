@@ -15,31 +15,39 @@
 static const char *const cmd_status_states[KVD_PAGE_STATES] = {"free", "open", "sealed", "filling",
 							       "quarantine"};
 
-static const struct {
-	const char *name;
-	enum kvd_counter counter;
-} cmd_status_counters[] = {
-	{"acquires", KVD_C_ACQUIRES},
-	{"prompt_tokens", KVD_C_PROMPT_TOKENS},
-	{"cached_tokens", KVD_C_CACHED_TOKENS},
-	{"followed_tokens", KVD_C_FOLLOWED_TOKENS},
-	{"tail_tokens", KVD_C_TAIL_TOKENS},
-	{"sealed_blocks", KVD_C_SEALED_BLOCKS},
-	{"kept_blocks", KVD_C_KEPT_BLOCKS},
-	{"evicted_pages", KVD_C_EVICTED_PAGES},
-	{"refused_full", KVD_C_REFUSED_FULL},
-	{"waited", KVD_C_WAITED},
-	{"stale", KVD_C_STALE},
-	{"takes", KVD_C_TAKES},
-	{"calls", KVD_C_CALLS},
-	{"session_deaths", KVD_C_SESSION_DEATHS},
-	{"quarantined_pages", KVD_C_QUARANTINED_PAGES},
-	{"slabs_made", KVD_C_SLABS_MADE},
-	{"slabs_retired", KVD_C_SLABS_RETIRED},
-	{"protocol_errors", KVD_C_PROTOCOL_ERRORS},
-	{"kv_bytes_copied", KVD_C_KV_BYTES_COPIED},
-	{"loop_turns", KVD_C_LOOP_TURNS},
+static const char *const cmd_status_counters[] = {
+	[KVD_C_ACQUIRES] = "acquires",
+	[KVD_C_PROMPT_TOKENS] = "prompt_tokens",
+	[KVD_C_CACHED_TOKENS] = "cached_tokens",
+	[KVD_C_FOLLOWED_TOKENS] = "followed_tokens",
+	[KVD_C_TAIL_TOKENS] = "tail_tokens",
+	[KVD_C_SEALED_BLOCKS] = "sealed_blocks",
+	[KVD_C_KEPT_BLOCKS] = "kept_blocks",
+	[KVD_C_EVICTED_PAGES] = "evicted_pages",
+	[KVD_C_REFUSED_FULL] = "refused_full",
+	[KVD_C_WAITED] = "waited",
+	[KVD_C_STALE] = "stale",
+	[KVD_C_TAKES] = "takes",
+	[KVD_C_CALLS] = "calls",
+	[KVD_C_SESSION_DEATHS] = "session_deaths",
+	[KVD_C_QUARANTINED_PAGES] = "quarantined_pages",
+	[KVD_C_SLABS_MADE] = "slabs_made",
+	[KVD_C_SLABS_RETIRED] = "slabs_retired",
+	[KVD_C_PROTOCOL_ERRORS] = "protocol_errors",
+	[KVD_C_KV_BYTES_COPIED] = "kv_bytes_copied",
+	[KVD_C_LOOP_TURNS] = "loop_turns",
+	[KVD_C_DEMOTED_PAGES] = "demoted_pages",
+	[KVD_C_LOADED_TOKENS] = "loaded_tokens",
+	[KVD_C_PREFETCHED_TOKENS] = "prefetched_tokens",
+	[KVD_C_RECOMPUTED_TOKENS] = "recomputed_tokens",
+	[KVD_C_LOST_TOKENS] = "lost_tokens",
+	[KVD_C_LOADS_CHOSEN] = "loads_chosen",
+	[KVD_C_COMPUTES_CHOSEN] = "computes_chosen",
+	[KVD_C_LOAD_ESTIMATE_NS] = "load_estimate_ns",
+	[KVD_C_LOAD_ACTUAL_NS] = "load_actual_ns",
+	[KVD_C_UNSTORED_BLOCKS] = "unstored_blocks",
 };
+static_assert(ARRAY_LEN(cmd_status_counters) == KVD_C_COUNT, "each counter has a name");
 
 double cmd_status_hit_percent(const struct kvd_status *s)
 {
@@ -52,8 +60,8 @@ uint64_t cmd_status_counter(const struct kvd_status *s, size_t i, const char **o
 {
 	if (i >= ARRAY_LEN(cmd_status_counters))
 		return 0;
-	*out_name = cmd_status_counters[i].name;
-	return s->counters[cmd_status_counters[i].counter];
+	*out_name = cmd_status_counters[i];
+	return s->counters[i];
 }
 
 const char *cmd_status_state_name(size_t state)
@@ -65,6 +73,25 @@ const char *cmd_status_state_name(size_t state)
 static uint32_t cmd_status_devices(const struct kvd_status *s)
 {
 	return BITS_MIN(s->device_count, KVD_DEVICES_MAX);
+}
+
+uint32_t cmd_status_areas(const struct kvd_status *s)
+{
+	return s->minor < 2 ? 0 : BITS_MIN(s->area_count, (uint32_t)ARRAY_LEN(s->areas));
+}
+
+static void cmd_status_area(const struct kvd_area_stat *a)
+{
+	char used[32], size[32], load[32], store[32], path[104];
+
+	printf("%-14s %s, %s of %s used, %" PRIu64 " blocks, %" PRIu64
+	       " hit; loading %s/s, storing %s/s, %u queued%s%s\n",
+	       fields_tier(a->tier), a->state == KVD_AREA_OK ? "ok" : "DEGRADED",
+	       units_format_bytes(a->used_bytes, used, sizeof(used)),
+	       units_format_bytes(a->bytes, size, sizeof(size)), a->blocks, a->hit_blocks,
+	       units_format_bytes(a->load_bytes_per_s, load, sizeof(load)),
+	       units_format_bytes(a->store_bytes_per_s, store, sizeof(store)), a->queue,
+	       a->path[0] ? "; " : "", log_safe(a->path, sizeof(a->path), path, sizeof(path)));
 }
 
 static void cmd_status_device(const struct kvd_device_stat *d)
@@ -98,6 +125,8 @@ void cmd_status_screen(const struct kvd_status *s)
 		       i + 1 < KVD_PAGE_STATES ? "," : "\n");
 	printf("               %" PRIu64 " in slabs, %" PRIu64 " promised, %" PRIu64 " evictable\n",
 	       pages, s->promised_pages, s->evictable_pages);
+	for (uint32_t i = 0; i < cmd_status_areas(s); i++)
+		cmd_status_area(&s->areas[i]);
 	printf("index          %" PRIu64 " of %" PRIu64 " nodes, %" PRIu64 " of %" PRIu64
 	       " tokens\n",
 	       s->nodes, s->nodes_max, s->index_tokens, s->index_tokens_max);
@@ -133,9 +162,8 @@ static json_t *cmd_status_json(const struct kvd_status *s, enum source_life life
 				    json_integer((json_int_t)s->bytes_by_state[i]));
 	}
 	for (size_t i = 0; i < ARRAY_LEN(cmd_status_counters); i++)
-		json_object_set_new(
-			counters, cmd_status_counters[i].name,
-			json_integer((json_int_t)s->counters[cmd_status_counters[i].counter]));
+		json_object_set_new(counters, cmd_status_counters[i],
+				    json_integer((json_int_t)s->counters[i]));
 	json_object_set_new(o, "pages", pages);
 	json_object_set_new(o, "bytes", bytes);
 	json_object_set_new(o, "counters", counters);
@@ -153,6 +181,9 @@ static json_t *cmd_status_json(const struct kvd_status *s, enum source_life life
 	json_object_set_new(o, "devices",
 			    json_out_records(fields_device, s->devices, cmd_status_devices(s),
 					     sizeof(s->devices[0])));
+	json_object_set_new(
+		o, "tiers",
+		json_out_records(fields_area, s->areas, cmd_status_areas(s), sizeof(s->areas[0])));
 	json_object_set_new(o, "spaces",
 			    json_out_records(fields_space, s->spaces,
 					     BITS_MIN(s->space_count, KVD_STATUS_SPACES),

@@ -1,28 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kvctl top: a live screen from the status file: pool, rates since the last screen, sessions. It
- * asks the daemon nothing, so that watching costs it nothing. `q`, ^C or the end of input ends it.
+ * asks the daemon nothing, so that watching costs it nothing.
  */
 #include "tools/kvctl/cmd_status.h"
 #include "tools/kvctl/fields.h"
 #include "tools/kvctl/source.h"
+#include "tools/kvctl/watch.h"
 
 #include <base/bits.h>
 #include <base/units.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
-#include <string.h>
-#include <termios.h>
-#include <unistd.h>
 
-static volatile sig_atomic_t cmd_top_stop;
-
-static void cmd_top_on_signal(int signal)
-{
-	(void)signal;
-	cmd_top_stop = 1;
-}
+/* What the screens need: the last two copies of the status. */
+struct cmd_top {
+	const struct kvctl *k;
+	struct kvd_status now;
+	struct kvd_status before;
+};
 
 static void cmd_top_bar(const struct kvd_status *s)
 {
@@ -63,54 +58,32 @@ static void cmd_top_rates(const struct kvd_status *now, const struct kvd_status 
 #undef RATE
 }
 
-static void cmd_top_screen(const struct kvctl *k, const struct kvd_status *now,
-			   const struct kvd_status *before, enum source_life life, bool tty)
+static int cmd_top_screen(void *ctx)
 {
-	if (tty)
-		printf("\033[H\033[J");
-	printf("kvd pid %u  %s  %s\n", now->pid, life == SOURCE_ALIVE ? "alive" : "DEAD", k->path);
+	struct cmd_top *t = ctx;
+	const struct kvd_status *now = &t->now;
+	enum source_life life;
+
+	t->before = t->now;
+	int err = source_status(t->k, &t->now, &life);
+	if (err < 0)
+		return err;
+	if (t->before.nonce != now->nonce)
+		t->before = t->now;
+	printf("kvd pid %u  %s  %s\n", now->pid, life == SOURCE_ALIVE ? "alive" : "DEAD",
+	       t->k->path);
 	cmd_top_bar(now);
 	cmd_status_screen(now);
-	cmd_top_rates(now, before);
+	cmd_top_rates(now, &t->before);
 	table_print(fields_session, now->sessions,
 		    BITS_MIN(now->session_count, KVD_STATUS_SESSIONS), sizeof(now->sessions[0]));
-	fflush(stdout);
-}
-
-/* Waits for the interval; true if the person wants to leave. */
-static bool cmd_top_pause(uint64_t interval_ms, bool keys)
-{
-	struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
-	char key;
-
-	if (poll(&p, keys ? 1 : 0, (int)interval_ms) > 0)
-		return read(STDIN_FILENO, &key, 1) <= 0 || key == 'q';
-	return false;
-}
-
-static int cmd_top_loop(struct kvctl *k, int64_t interval_ms, int64_t count, bool keys)
-{
-	static struct kvd_status s[2];
-	enum source_life life;
-	bool tty = isatty(STDOUT_FILENO);
-
-	if (source_status(k, &s[0], &life) < 0)
-		return EXIT_FAILED;
-	for (int64_t i = 0; !cmd_top_stop && (count == 0 || i < count); i++) {
-		if (i > 0 && cmd_top_pause((uint64_t)interval_ms, keys))
-			break;
-		if (source_status(k, &s[1], &life) < 0)
-			return EXIT_FAILED;
-		cmd_top_screen(k, &s[1], &s[0], life, tty);
-		s[0] = s[1];
-	}
-	return EXIT_OK;
+	return 0;
 }
 
 static int cmd_top_run(struct kvctl *k, int argc, char **argv)
 {
+	static struct cmd_top top;
 	const char *values[2] = {"1000", "0"};
-	struct termios saved, raw;
 
 	if (args_read(&cmd_top, argc, argv, values) != 0)
 		return EXIT_USAGE;
@@ -118,19 +91,13 @@ static int cmd_top_run(struct kvctl *k, int argc, char **argv)
 	int64_t count = args_number(values[1], "--count", 0, 1000000);
 	if (interval_ms < 0 || count < 0)
 		return EXIT_USAGE;
-	struct sigaction action = {.sa_handler = cmd_top_on_signal};
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	bool keys = isatty(STDIN_FILENO) && tcgetattr(STDIN_FILENO, &saved) == 0;
-	if (keys) {
-		raw = saved;
-		raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-		tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-	}
-	int status = cmd_top_loop(k, interval_ms, count, keys);
-	if (keys)
-		tcsetattr(STDIN_FILENO, TCSANOW, &saved);
-	return status;
+	top.k = k;
+	struct watch w = {.screen = cmd_top_screen,
+			  .ctx = &top,
+			  .interval_ms = (uint64_t)interval_ms,
+			  .count = (uint64_t)count,
+			  .clear = true};
+	return watch_run(&w) < 0 ? EXIT_FAILED : EXIT_OK;
 }
 
 static const struct kvctl_option cmd_top_options[] = {

@@ -2,6 +2,7 @@
 /* The field tables of the records in kvd_abi.h, and how one field becomes text. */
 #include "tools/kvctl/fields.h"
 
+#include <base/bits.h>
 #include <base/log.h>
 #include <base/units.h>
 #include <kvd_abi.h>
@@ -32,6 +33,10 @@
 #define DEVICE(key, title, kind)                                                                   \
 	{                                                                                          \
 #key, title, offsetof(struct kvd_device_stat, key), kind, 0                        \
+	}
+#define AREA(key, title, kind)                                                                     \
+	{                                                                                          \
+#key, title, offsetof(struct kvd_area_stat, key), kind, 0                          \
 	}
 
 const struct field fields_session[] = {
@@ -122,13 +127,45 @@ const struct field fields_device[] = {
 	{0},
 };
 
+const struct field fields_area[] = {
+	AREA(tier, "TIER", FIELD_TIER),
+	AREA(area, NULL, FIELD_U32),
+	AREA(state, "STATE", FIELD_STATE),
+	AREA(used_bytes, "USED", FIELD_BYTES),
+	AREA(bytes, "SIZE", FIELD_BYTES),
+	AREA(blocks, "BLOCKS", FIELD_U64),
+	AREA(hit_blocks, "HITS", FIELD_U64),
+	AREA(loads, "LOADS", FIELD_U64),
+	AREA(stores, "STORES", FIELD_U64),
+	AREA(loaded_bytes, NULL, FIELD_BYTES),
+	AREA(stored_bytes, NULL, FIELD_BYTES),
+	AREA(load_bytes_per_s, "LOADING", FIELD_RATE),
+	AREA(load_peak_bytes_per_s, "PEAK", FIELD_RATE),
+	AREA(store_bytes_per_s, "STORING", FIELD_RATE),
+	AREA(store_peak_bytes_per_s, "PEAK", FIELD_RATE),
+	AREA(queue, "QUEUE", FIELD_U32),
+	AREA(dropped_blocks, "DROPPED", FIELD_U64),
+	AREA(errors, "ERRORS", FIELD_U64),
+	AREA(bad_blocks, "BAD", FIELD_U64),
+	{"engine", "ENGINE", offsetof(struct kvd_area_stat, engine), FIELD_TEXT, 16},
+	{"path", "PATH", offsetof(struct kvd_area_stat, path), FIELD_TEXT, 104},
+	{0},
+};
+
+const char *fields_tier(uint32_t tier)
+{
+	static const char *const names[] = {[KVD_TIER_DRAM] = "dram", [KVD_TIER_FILE] = "file"};
+
+	return tier < ARRAY_LEN(names) && names[tier] ? names[tier] : "?";
+}
+
 uint64_t fields_number(const struct field *f, const void *record)
 {
 	const char *at = (const char *)record + f->offset;
 	uint32_t small;
 	uint64_t large;
 
-	if (f->kind == FIELD_U32) {
+	if (f->kind == FIELD_U32 || f->kind == FIELD_TIER || f->kind == FIELD_STATE) {
 		memcpy(&small, at, sizeof(small));
 		return small;
 	}
@@ -154,6 +191,7 @@ static void fields_age(uint64_t then_ns, char *out, size_t size)
 const char *fields_text(const struct field *f, const void *record, char *out, size_t size)
 {
 	const char *at = (const char *)record + f->offset;
+	char rate[32];
 
 	switch (f->kind) {
 	case FIELD_TEXT:
@@ -165,6 +203,17 @@ const char *fields_text(const struct field *f, const void *record, char *out, si
 		break;
 	case FIELD_BYTES:
 		units_format_bytes(fields_number(f, record), out, size);
+		break;
+	case FIELD_RATE:
+		units_format_bytes(fields_number(f, record), rate, sizeof(rate));
+		snprintf(out, size, "%s/s", rate);
+		break;
+	case FIELD_TIER:
+		snprintf(out, size, "%s", fields_tier((uint32_t)fields_number(f, record)));
+		break;
+	case FIELD_STATE:
+		snprintf(out, size, "%s",
+			 fields_number(f, record) == KVD_AREA_OK ? "ok" : "degraded");
 		break;
 	case FIELD_AGE:
 		fields_age(fields_number(f, record), out, size);

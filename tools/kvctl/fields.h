@@ -14,9 +14,12 @@ enum field_kind {
 	FIELD_U32,
 	FIELD_U64,
 	FIELD_BYTES,  /* u64, shown as 1.50 GiB */
+	FIELD_RATE,   /* u64 bytes a second, shown as 1.50 GiB/s */
 	FIELD_AGE,    /* u64 CLOCK_MONOTONIC nanoseconds, shown as an age; JSON: seconds */
 	FIELD_TEXT,   /* char[width] */
 	FIELD_DIGEST, /* uint8_t[16] */
+	FIELD_TIER,   /* u32 enum kvd_tier_kind, shown by its name, in JSON too */
+	FIELD_STATE,  /* u32 enum kvd_area_state, likewise */
 };
 
 struct field {
@@ -28,7 +31,10 @@ struct field {
 };
 
 extern const struct field fields_session[], fields_space[], fields_prefix[], fields_slab[],
-	fields_format[], fields_device[];
+	fields_format[], fields_device[], fields_area[];
+
+/* "dram", "file", or "?". */
+const char *fields_tier(uint32_t tier);
 
 /* Prints records, one a line under the titles, numbers to the right. */
 void table_print(const struct field *fields, const void *records, size_t count,

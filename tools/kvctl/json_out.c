@@ -31,7 +31,7 @@ json_t *json_out_record(const struct field *fields, const void *record)
 
 	for (const struct field *f = fields; f->name; f++) {
 		json_t *value;
-		if (f->kind == FIELD_TEXT)
+		if (f->kind == FIELD_TEXT || f->kind == FIELD_TIER || f->kind == FIELD_STATE)
 			value = json_string(fields_text(f, record, text, sizeof(text)));
 		else if (f->kind == FIELD_DIGEST)
 			value = json_out_digest((const uint8_t *)record + f->offset);

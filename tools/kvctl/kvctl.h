@@ -37,13 +37,14 @@ struct kvctl_command {
 };
 
 extern const struct kvctl_command cmd_status, cmd_top, cmd_sessions, cmd_prefixes, cmd_slabs,
-	cmd_formats, cmd_spaces, cmd_metrics, cmd_doctor, cmd_check, cmd_why, cmd_evict, cmd_drain;
+	cmd_formats, cmd_spaces, cmd_tiers, cmd_verify, cmd_metrics, cmd_doctor, cmd_check, cmd_why,
+	cmd_evict, cmd_drain;
 extern const struct kvctl_command *const main_commands[];
 
 /*
  * Reads the command's options: values[i] points to the value of options[i], or to "" for a flag
- * that was given; unset ones keep what they were. 0, or -1 after a message: no command takes
- * anything but options.
+ * that was given; unset ones keep what they were. 0, or -1 after a message: what is no option is
+ * refused, a command that takes more takes it out before.
  */
 int args_read(const struct kvctl_command *c, int argc, char **argv, const char **values);
 /* The number in text within [min, max], or -1 after a message that names `what`. */

@@ -8,9 +8,9 @@
 #include <string.h>
 
 const struct kvctl_command *const main_commands[] = {
-	&cmd_status,  &cmd_top,	   &cmd_sessions, &cmd_prefixes, &cmd_slabs,
-	&cmd_formats, &cmd_spaces, &cmd_metrics,  &cmd_doctor,	 &cmd_check,
-	&cmd_why,     &cmd_evict,  &cmd_drain,	  NULL,
+	&cmd_status, &cmd_top,	  &cmd_sessions, &cmd_prefixes, &cmd_slabs, &cmd_formats,
+	&cmd_spaces, &cmd_tiers,  &cmd_metrics,	 &cmd_doctor,	&cmd_check, &cmd_why,
+	&cmd_evict,  &cmd_verify, &cmd_drain,	 NULL,
 };
 
 static const struct kvctl_command *main_find(const char *name)

@@ -118,10 +118,12 @@ int source_status(const struct kvctl *k, struct kvd_status *out, enum source_lif
 	return err;
 }
 
-int source_open(const struct kvctl *k, struct kvd **out)
+int source_open(const struct kvctl *k, uint64_t timeout_ns, struct kvd **out)
 {
-	struct kvd_options options = {
-		.socket_path = k->path, .name = "kvctl", .hello_flags = KVD_HELLO_ADMIN};
+	struct kvd_options options = {.socket_path = k->path,
+				      .name = "kvctl",
+				      .timeout_ns = timeout_ns,
+				      .hello_flags = KVD_HELLO_ADMIN};
 	int err = kvd_open(&options, out);
 
 	if (err)
@@ -146,7 +148,7 @@ int source_call(const struct kvctl *k, const struct kvd_req *req, const void *in
 		struct kvd_rep *rep, void *out, size_t out_size)
 {
 	struct kvd *kvd;
-	int err = source_open(k, &kvd);
+	int err = source_open(k, 0, &kvd);
 
 	if (err)
 		return err < 0 ? err : -EIO;
@@ -180,7 +182,7 @@ int source_list(const struct kvctl *k, enum kvd_list_kind kind, size_t record_by
 	struct kvd *kvd;
 	void *records = NULL;
 	size_t count = 0;
-	int err = source_open(k, &kvd);
+	int err = source_open(k, 0, &kvd);
 
 	if (err)
 		return err < 0 ? err : -EIO;

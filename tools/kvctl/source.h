@@ -18,8 +18,11 @@ int source_status(const struct kvctl *k, struct kvd_status *out, enum source_lif
 /* The same without a message: for commands that go on without it. */
 int source_status_quiet(const struct kvctl *k, struct kvd_status *out, enum source_life *out_life);
 
-/* Opens an admin connection. 0 or -errno after a message. */
-int source_open(const struct kvctl *k, struct kvd **out);
+/*
+ * Opens an admin connection, on which each call waits for at most timeout_ns (0: the library's 5
+ * s). 0 or not, after a message then.
+ */
+int source_open(const struct kvctl *k, uint64_t timeout_ns, struct kvd **out);
 /*
  * Gets all records of a kind, each record_bytes, into a malloc'ed array. 0 or -errno after a
  * message.

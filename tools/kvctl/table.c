@@ -12,7 +12,8 @@
 
 static bool table_left(const struct field *f)
 {
-	return f->kind == FIELD_TEXT || f->kind == FIELD_DIGEST;
+	return f->kind == FIELD_TEXT || f->kind == FIELD_DIGEST || f->kind == FIELD_TIER ||
+	       f->kind == FIELD_STATE;
 }
 
 void table_print(const struct field *fields, const void *records, size_t count, size_t record_bytes)

@@ -388,6 +388,12 @@ int kv_acquire(struct kv *kv, const struct kv_acquire *a, struct kvd_lease **out
 	return KV_OK;
 }
 
+void kv_prefetch(struct kv *kv, const uint32_t *tokens, uint32_t token_count)
+{
+	kv->counts.prefetches++;
+	kv->counts.prefetch_tokens = token_count;
+}
+
 void kv_cancel(struct kv *kv, struct kvd_lease *lease)
 {
 	if (lease->used && lease->waits)

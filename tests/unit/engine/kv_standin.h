@@ -11,6 +11,8 @@
 
 struct standin_counts {
 	uint32_t acquires;
+	uint32_t prefetches;
+	uint32_t prefetch_tokens; /* of the last one */
 	uint32_t extends;
 	uint32_t takes;
 	uint32_t answers;

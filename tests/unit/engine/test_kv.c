@@ -45,6 +45,8 @@ static struct {
 	uint32_t release_tail;
 	int acquire_result;
 	struct kvd_acquire_args acquired;
+	int prefetches;
+	struct kvd_acquire_args announced;
 	uint32_t extend_flags;
 	struct kvd_device devices[2];
 	uint32_t device_count;
@@ -123,6 +125,13 @@ int kvd_acquire(struct kvd *k, const struct kvd_acquire_args *args, struct kvd_l
 {
 	lib.acquired = *args;
 	return lib.acquire_result;
+}
+
+int kvd_prefetch(struct kvd *k, const struct kvd_acquire_args *args)
+{
+	lib.prefetches++;
+	lib.announced = *args;
+	return -EAGAIN;
 }
 
 int kvd_cancel(struct kvd *k, struct kvd_lease *lease)
@@ -554,6 +563,28 @@ static void cold_run_and_limits(void **state)
 	kv_close(kv);
 }
 
+/* Sent while there is somebody to hear it; whether it could be sent is nobody's concern. */
+static void announces_what_waits(void **state)
+{
+	const uint32_t tokens[5] = {1, 2, 3, 4, 5};
+	struct kv_event ev[2];
+	struct kv *kv;
+
+	assert_int_equal(open_kv(&kv), 0);
+	kv_prefetch(kv, tokens, 5);
+	assert_int_equal(lib.prefetches, 1);
+	assert_int_equal(lib.announced.format, 3);
+	assert_ptr_equal(lib.announced.tokens, tokens);
+	assert_int_equal(lib.announced.token_count, 5);
+	lib.events[0] = (struct kvd_event){.kind = KVD_EV_GONE};
+	lib.event_count = 1;
+	assert_int_equal(kv_wait(kv, 0, ev, 2), 1);
+	assert_int_equal(ev[0].kind, KV_EV_LOST);
+	kv_prefetch(kv, tokens, 5);
+	assert_int_equal(lib.prefetches, 1);
+	kv_close(kv);
+}
+
 static void gives_back_what_kvd_wants(void **state)
 {
 	struct kv_event ev[2];
@@ -634,5 +665,5 @@ TEST_MAIN(kv, TEST(auto_takes_the_daemon), TEST(auto_goes_alone_where_there_is_n
 	  TEST(refused_format_closes_the_connection), TEST(comes_back_after_a_death),
 	  TEST(tells_the_same_daemon_that_it_is_quiet), TEST(private_child_is_started_again),
 	  TEST(wake_ends_the_sleep_of_a_lost_one), TEST(results_are_translated),
-	  TEST(cold_run_and_limits), TEST(gives_back_what_kvd_wants),
+	  TEST(cold_run_and_limits), TEST(announces_what_waits), TEST(gives_back_what_kvd_wants),
 	  TEST(pages_lie_where_the_model_computes), TEST(pages_elsewhere_are_an_error_with_advice))

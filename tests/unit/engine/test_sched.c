@@ -617,6 +617,38 @@ static int fill_prompt(void **state)
 
 #define TEST(name) cmocka_unit_test_setup(name, fill_prompt)
 
+/* Who waits for others is announced once, whatever happens to it later; a cold run never. */
+static void who_waits_is_announced(void **state)
+{
+	static struct client c[4];
+	struct world_options o = world_defaults;
+	struct standin_counts counts;
+	struct world w;
+
+	o.sequences_max = 2;
+	world_init(&w, &o);
+	for (uint32_t i = 0; i < 4; i++)
+		client_init(&c[i], prompt + 50 * i, 40 + i, 8);
+	c[2].args.use_cache = false;
+	for (uint32_t i = 0; i < 3; i++)
+		world_submit(&w, &c[i]);
+	standin_counts(w.kv, &counts);
+	assert_int_equal(counts.prefetches, 0);
+	world_submit(&w, &c[3]);
+	standin_counts(w.kv, &counts);
+	assert_int_equal(counts.prefetches, 1);
+	assert_int_equal(counts.prefetch_tokens, 43);
+	assert_int_equal(counts.acquires, 0);
+	world_turn(&w);
+	standin_die(w.kv);
+	standin_come_back(w.kv);
+	world_run(&w, c, 4);
+	standin_counts(w.kv, &counts);
+	assert_int_equal(counts.prefetches, 1);
+	assert_true(counts.acquires > 4);
+	world_fini(&w);
+}
+
 TEST_MAIN(sched, TEST(batch_equals_alone), TEST(warm_equals_cold), TEST(cold_run_publishes_nothing),
 	  TEST(tail_is_copied_and_continued), TEST(evicted_and_computed_again),
 	  TEST(twins_are_computed_once), TEST(younger_ones_give_way),
@@ -627,4 +659,5 @@ TEST_MAIN(sched, TEST(batch_equals_alone), TEST(warm_equals_cold), TEST(cold_run
 	  TEST(patience_grows_with_the_steps), TEST(stream_survives_the_daemon),
 	  TEST(waits_for_the_daemon_no_longer_than_told), TEST(cancel_frees_in_every_state),
 	  TEST(end_tokens_end), TEST(prompt_logprobs_come_for_every_position),
-	  TEST(long_prompts_do_not_starve), TEST(chaos_changes_no_token))
+	  TEST(long_prompts_do_not_starve), TEST(chaos_changes_no_token),
+	  TEST(who_waits_is_announced))

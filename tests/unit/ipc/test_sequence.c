@@ -507,6 +507,77 @@ static void sequence_ends_on_a_reply_that_lies(void **state)
 	bed_close(&b);
 }
 
+/* A hint: it says what the prefix is, leaves nothing behind, and nobody hears of its end. */
+static void sequence_is_announced(void **state)
+{
+	struct bed b = bed_open(1);
+	const struct kvd_extra extra = {.token_pos = 5, .digest = {7}};
+	struct kvd_acquire_args args = {.format = b.format,
+					.tokens = b.tokens,
+					.token_count = 40,
+					.extras = &extra,
+					.extra_count = 1,
+					.decode_blocks = 3,
+					.deadline_ms = 9};
+	struct kvd_req want = {.op = KVD_OP_PREFETCH, .n = 40, .m = 1, .in_bytes = 40 * 4 + 24};
+	struct kvd_event event;
+	struct kvd_info info;
+	struct kvd_req req;
+
+	assert_int_equal(kvd_prefetch(b.k, &args), 0);
+	while (fake_count(b.f, KVD_OP_PREFETCH, &req) == 0)
+		usleep(100);
+	want.format = req.format;
+	want.tag = req.tag;
+	want.in_off = req.in_off;
+	want.out_off = req.out_off;
+	assert_memory_equal(&req, &want, sizeof(req));
+	assert_memory_equal(b.f->payload[KVD_OP_PREFETCH], b.tokens, 40 * 4);
+	assert_memory_equal(b.f->payload[KVD_OP_PREFETCH] + 40 * 4, &extra, sizeof(extra));
+	assert_int_equal(kvd_rate(b.k, b.format, 1), 0);
+	while (fake_count(b.f, KVD_OP_RATE, NULL) == 0)
+		usleep(100);
+	assert_int_equal(kvd_wait(b.k, 0, &event, 1), 0);
+	kvd_info(b.k, &info);
+	assert_int_equal(info.requests, 2);
+
+	args.token_count = 0;
+	assert_int_equal(kvd_prefetch(b.k, &args), -EINVAL);
+	args.token_count = 40;
+	args.format = b.format + 1;
+	assert_int_equal(kvd_prefetch(b.k, &args), -EINVAL);
+	assert_int_equal(fake_count(b.f, KVD_OP_PREFETCH, NULL), 1);
+	bed_close(&b);
+}
+
+/* Hints that nobody answers yet take what is free and no more; then there is room again. */
+static void sequence_is_announced_within_limits(void **state)
+{
+	struct bed b = bed_open(1);
+	struct kvd_acquire_args args = {
+		.format = b.format, .tokens = b.tokens, .token_count = 2048};
+	struct kvd_event event;
+	uint32_t sent = 0;
+	int r;
+
+	fake_hold(b.f, KVD_OP_PREFETCH, true);
+	while ((r = kvd_prefetch(b.k, &args)) == 0)
+		sent++;
+	assert_int_equal(r, -EAGAIN);
+	assert_true(sent > 0);
+	while (fake_count(b.f, KVD_OP_PREFETCH, NULL) < sent)
+		usleep(100);
+	fake_hold(b.f, KVD_OP_PREFETCH, false);
+	fake_answer_held(b.f);
+	while ((r = kvd_prefetch(b.k, &args)) == -EAGAIN)
+		assert_int_equal(kvd_wait(b.k, 1000000, &event, 1), 0);
+	assert_int_equal(r, 0);
+	fake_die(b.f);
+	assert_int_equal(wait_one(&b).kind, KVD_EV_GONE);
+	assert_int_equal(kvd_prefetch(b.k, &args), KVD_GONE);
+	bed_close(&b);
+}
+
 TEST_MAIN(sequence, cmocka_unit_test(sequence_gets_pages),
 	  cmocka_unit_test(sequence_fetches_the_rest), cmocka_unit_test(sequence_follows),
 	  cmocka_unit_test(sequence_never_writes_what_is_published),
@@ -518,4 +589,6 @@ TEST_MAIN(sequence, cmocka_unit_test(sequence_gets_pages),
 	  cmocka_unit_test(sequence_is_cancelled),
 	  cmocka_unit_test(sequence_is_released_with_requests_in_flight),
 	  cmocka_unit_test(sequence_keeps_room_to_end_things),
-	  cmocka_unit_test(sequence_ends_on_a_reply_that_lies))
+	  cmocka_unit_test(sequence_ends_on_a_reply_that_lies),
+	  cmocka_unit_test(sequence_is_announced),
+	  cmocka_unit_test(sequence_is_announced_within_limits))
