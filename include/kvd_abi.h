@@ -148,6 +148,7 @@ static_assert(sizeof(struct kvd_req) == 64, "kvd_req");
 #define KVD_CLAIM_TOKENS(aux) ((uint32_t)((aux) >> 32))
 
 #define KVD_EVICT_ALL_SPACES 0x1 /* else lease holds the namespace's number */
+#define KVD_EVICT_TIERS 0x2	 /* out of the tiers, too; a block there counts as its pages */
 
 /* --- replies -------------------------------------------------------------------------------- */
 

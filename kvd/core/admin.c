@@ -5,6 +5,7 @@
 #include "kvd/core/call.h"
 #include "kvd/core/evict.h"
 #include "kvd/core/format.h"
+#include "kvd/core/rest.h"
 #include "kvd/core/session.h"
 #include "kvd/core/space.h"
 #include "kvd/core/turnover.h"
@@ -74,9 +75,13 @@ int admin_evict(struct core *core, struct call *call)
 
 	if (!all && req->lease >= core->space_count)
 		return -EINVAL;
-	for (uint32_t s = 0; s < core->space_count; s++)
-		if (all || s == req->lease)
-			call->rep.aux += evict_pages(core, s, pages_max - call->rep.aux);
+	for (uint32_t s = 0; s < core->space_count; s++) {
+		if (!all && s != req->lease)
+			continue;
+		call->rep.aux += evict_pages(core, s, pages_max - call->rep.aux);
+		if (req->flags & KVD_EVICT_TIERS)
+			call->rep.aux += rest_forget_cold(core, s, pages_max - call->rep.aux);
+	}
 	return 0;
 }
 

@@ -55,8 +55,8 @@ bool rest_any(const struct core *core, uint32_t node)
 }
 
 /*
- * Blocks stay in the file for so long that a use of them is likely to come while they are there: for
- * at least half of the mean age of use, when two of five uses have come.
+ * Blocks stay in the file for so long that a use of them is likely to come while they are there:
+ * for at least half of the mean age of use, when two of five uses have come.
  */
 static bool roomy(const struct core *core, const struct node *node)
 {
@@ -365,4 +365,28 @@ bool rest_make_room(struct core *core)
 		return true;
 	}
 	return false;
+}
+
+/* Leaves only, so that a step stays as long as it was asked to be. */
+uint64_t rest_forget_cold(struct core *core, uint32_t space, uint64_t pages_max)
+{
+	uint64_t pages = 0;
+
+	for (uint32_t t = 0; core->has_tiers && t < CORE_TIERS; t++) {
+		uint32_t node = core->tiers[t].order.head;
+		while (node != CORE_NONE) {
+			const struct node *n = &core->nodes[node];
+			const struct format *f = &core->formats[n->format];
+			uint32_t next = core->rests[node].next[t];
+			if (pages + f->part_count > pages_max)
+				return pages;
+			if (n->state == NODE_COLD && n->first_child == CORE_NONE &&
+			    f->space == space) {
+				pages += f->part_count;
+				node_drop_cold(core, node);
+			}
+			node = next;
+		}
+	}
+	return pages;
 }

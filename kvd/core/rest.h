@@ -49,6 +49,9 @@ uint32_t rest_take_slot(struct core *core, uint32_t node, uint32_t tier);
 /* Makes room in the index: the cold node that goes first leaves it. False: there is none. */
 bool rest_make_room(struct core *core);
 
+/* Cold nodes of the space leave the index, `pages_max` pages of them at most. Returns how many. */
+uint64_t rest_forget_cold(struct core *core, uint32_t space, uint64_t pages_max);
+
 /* Fills the record of a node that lies in the file tier. */
 void rest_record(const struct core *core, uint32_t node, struct core_record *out);
 

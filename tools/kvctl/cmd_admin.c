@@ -44,7 +44,7 @@ static int cmd_admin_evict_all(struct kvctl *k, struct kvd_req *req, uint64_t *o
 
 static int cmd_admin_evict(struct kvctl *k, int argc, char **argv)
 {
-	const char *values[2] = {NULL, NULL};
+	const char *values[3] = {NULL, NULL, NULL};
 	struct kvd_req req = {.op = KVD_OP_EVICT, .flags = KVD_EVICT_ALL_SPACES};
 	uint64_t evicted = 0;
 
@@ -59,6 +59,8 @@ static int cmd_admin_evict(struct kvctl *k, int argc, char **argv)
 		req.flags = 0;
 		req.lease = (uint64_t)space;
 	}
+	if (values[2])
+		req.flags |= KVD_EVICT_TIERS;
 	int err = cmd_admin_evict_all(k, &req, &evicted);
 	if (err == -EINVAL && values[1])
 		fprintf(stderr, "kvctl: is there a namespace %s? see `kvctl spaces`\n", values[1]);
@@ -99,15 +101,16 @@ const struct kvctl_command cmd_check = {
 static const struct kvctl_option cmd_admin_evict_options[] = {
 	{"--pages", "N", "at most so many; default: all that nothing holds"},
 	{"--space", "ID", "only of this namespace (see `kvctl spaces`)"},
+	{"--tiers", NULL, "out of the tiers below the pool, too"},
 	{0},
 };
 
 const struct kvctl_command cmd_evict = {
 	.name = "evict",
-	.args = "[--pages N] [--space ID]",
+	.args = "[--pages N] [--space ID] [--tiers]",
 	.summary = "drop cached pages that nothing holds",
-	.text = "Leaves first, least recently used first. Pages that a lease or a pin holds "
-		"stay.\n",
+	.text = "Leaves first, in the order of the daemon's policy. Pages that a lease or a pin\n"
+		"holds stay. What a tier has is still found there, unless --tiers is given.\n",
 	.options = cmd_admin_evict_options,
 	.run = cmd_admin_evict,
 };

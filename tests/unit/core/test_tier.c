@@ -148,6 +148,28 @@ static void both_tiers_are_filled_and_the_file_from_the_dram(void **state)
 	harness_free(s.h);
 }
 
+/* EVICT with its flag forgets what is cold, and nothing that is pinned. */
+static void evict_reaches_the_tiers(void **state)
+{
+	struct core_config config = tier_scene_config(16, 4, 8);
+	struct tier_scene s = tier_scene_start(&config);
+	uint32_t admin = harness_admin(s.h);
+	struct kvd_req req = {
+		.op = KVD_OP_EVICT, .flags = KVD_EVICT_ALL_SPACES | KVD_EVICT_TIERS, .arg64 = 1000};
+
+	tier_scene_make(&s, 1, 6);
+	tier_scene_make(&s, 2, 3);
+	harness_transfers(s.h, 0);
+	uint64_t lease = tier_scene_acquire(&s, 2, 3)->rep.lease;
+	assert_int_equal(harness_call(s.h, admin, req, NULL)->rep.aux, 12);
+	assert_int_equal(s.h->core->tiers[CORE_TIER_FILE].areas[0].blocks, 3);
+	assert_int_equal(harness_release(s.h, s.session, lease), 0);
+	while (harness_call(s.h, admin, req, NULL)->rep.aux > 0)
+		continue;
+	assert_int_equal(s.h->core->node_count, 0);
+	harness_free(s.h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -158,6 +180,7 @@ int main(void)
 		cmocka_unit_test(the_oldest_leaf_gives_up_its_slot),
 		cmocka_unit_test(segments_follow_the_formats),
 		cmocka_unit_test(areas_take_turns_and_one_that_is_down_is_passed_over),
+		cmocka_unit_test(evict_reaches_the_tiers),
 		cmocka_unit_test(both_tiers_are_filled_and_the_file_from_the_dram),
 	};
 

@@ -51,6 +51,7 @@ static const struct msg_case msg_cases[] = {
 	{{.op = KVD_OP_LIST, .arg32 = 1}, MSG_SOCKET, -EPERM},
 	{{.op = KVD_OP_LIST, .arg32 = 1}, MSG_RING, -EPERM},
 	{{.op = KVD_OP_EVICT}, MSG_SOCKET, -EPERM},
+	{{.op = KVD_OP_EVICT, .flags = KVD_EVICT_TIERS}, MSG_ADMIN, 0},
 	{{.op = KVD_OP_CHECK}, MSG_RING, -EPERM},
 	{{.op = KVD_OP_DRAIN, .arg32 = 1}, MSG_ADMIN, 0},
 	{{.op = KVD_OP_DRAIN, .arg32 = 2}, MSG_ADMIN, -E2BIG},
