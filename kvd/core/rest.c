@@ -234,6 +234,17 @@ void rest_found(struct core *core, uint32_t node, uint32_t t, uint32_t slot, uin
 
 /* --- slots ------------------------------------------------------------------------------------ */
 
+/* Of its slot in the file tier, or of the one that it will have soon; 0: it lies not there. */
+static uint64_t file_generation(const struct core *core, uint32_t node)
+{
+	const struct rest *r = &core->rests[node];
+	uint32_t i = r->transfer[CORE_TIER_FILE];
+
+	if (rest_in(core, node, CORE_TIER_FILE))
+		return r->generation[CORE_TIER_FILE];
+	return i != CORE_NONE ? core->transfers[i].generation : 0;
+}
+
 void rest_record(const struct core *core, uint32_t node, struct core_record *out)
 {
 	const struct node *n = &core->nodes[node];
@@ -251,15 +262,36 @@ void rest_record(const struct core *core, uint32_t node, struct core_record *out
 	};
 	memcpy(out->key, n->hash, sizeof(out->key));
 	memcpy(out->parent_key, core->nodes[n->parent].hash, sizeof(out->parent_key));
-	out->parent_generation = core->rests[n->parent].generation[CORE_TIER_FILE];
+	out->parent_generation = file_generation(core, n->parent);
 	tier_slot(core, CORE_TIER_FILE, r->slot[CORE_TIER_FILE], &out->slot);
 	out->slot.generation = r->generation[CORE_TIER_FILE];
+}
+
+static void record_put(struct core *core, uint32_t node)
+{
+	struct core_record record;
+
+	rest_record(core, node, &record);
+	core->ops.record(core->ctx, &record);
+}
+
+/*
+ * What was stored before its parent was, or before the parent was lost and stored again, names
+ * another generation of it, and would not be found after a restart.
+ */
+static void record_children(struct core *core, uint32_t node)
+{
+	for (uint32_t child = core->nodes[node].first_child;
+	     child != CORE_NONE && core->budget > 0; child = core->nodes[child].next_sibling) {
+		core->budget--;
+		if (rest_in(core, child, CORE_TIER_FILE))
+			record_put(core, child);
+	}
 }
 
 void rest_put(struct core *core, uint32_t node, uint32_t t, uint32_t slot, uint64_t generation)
 {
 	struct rest *r = &core->rests[node];
-	struct core_record record;
 
 	ASSERT(r->slot[t] == CORE_NONE);
 	r->slot[t] = slot;
@@ -272,8 +304,8 @@ void rest_put(struct core *core, uint32_t node, uint32_t t, uint32_t slot, uint6
 			rest_queue(core, node, CORE_TIER_FILE);
 		return;
 	}
-	rest_record(core, node, &record);
-	core->ops.record(core->ctx, &record);
+	record_put(core, node);
+	record_children(core, node);
 }
 
 /* A transfer that uses the slot keeps it until it is done. */
