@@ -5,7 +5,11 @@
  *
  * Nothing that is given back is trusted: a block is taken only if its parent is there and its key
  * is the hash that its tokens have under the namespace's seed. Its bytes are checked when they are
- * loaded, like all. The core's thread only.
+ * loaded, like all.
+ *
+ * A generation that any record names is not given again, not even if the record is refused: another
+ * one that was refused with it, or lost, may have named that slot as its parent's, and comes back
+ * with the next start. The core's thread only.
  */
 #include "kvd/core/core.h"
 
@@ -18,6 +22,8 @@
 
 #include <errno.h>
 #include <string.h>
+
+#define RESTORE_GENERATION_MAX (UINT64_MAX / 2) /* so that it never wraps */
 
 int core_restore_format(struct core *core, const char *space, const struct kvd_format_wire *wire,
 			const char *description)
@@ -80,9 +86,10 @@ int core_restore(struct core *core, const struct core_record *r)
 	struct index_key key;
 
 	if (!r->put || r->slot.tier != CORE_TIER_FILE || r->format >= core->format_count ||
-	    r->slot.generation == 0 ||
+	    r->slot.generation == 0 || r->slot.generation > RESTORE_GENERATION_MAX ||
 	    r->slot.bytes != tier_slot_bytes(core, &core->formats[r->format]))
 		return -EINVAL;
+	core->generation = BITS_MAX(core->generation, r->slot.generation);
 	uint32_t parent = find_parent(core, r);
 	if (parent == CORE_NONE)
 		return -ENOENT;
@@ -99,7 +106,6 @@ int core_restore(struct core *core, const struct core_record *r)
 		return -ENOSPC;
 	}
 	rest_found(core, node, CORE_TIER_FILE, slot, r->slot.generation);
-	core->generation = BITS_MAX(core->generation, r->slot.generation);
 	return 0;
 }
 
