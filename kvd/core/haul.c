@@ -35,7 +35,7 @@
 
 bool haul_room(const struct core *core)
 {
-	return core->has_tiers && core->haul_count < CORE_HAULS;
+	return core->has_tiers && core->haul_count < CORE_HAULS && !transfer_stuck(core);
 }
 
 /* A free haul with its lease, whose path ends in `last`, pinned. */

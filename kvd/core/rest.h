@@ -19,7 +19,7 @@ bool rest_any(const struct core *core, uint32_t node);
 bool rest_unstored(const struct core *core, uint32_t node);
 /* The fastest tier in which it lies and that can be read; CORE_NONE: none. */
 uint32_t rest_readable(const struct core *core, uint32_t node);
-/* Does a transfer use one of its slots, so that it may be readable later? */
+/* Does a transfer use one of its slots, one that is not late, so that it will be readable soon? */
 bool rest_using(const struct core *core, uint32_t node);
 
 /* The block lies in the slot now; `generation` is in its header. Says so in the journal. */

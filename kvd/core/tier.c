@@ -77,7 +77,7 @@ void tier_sizes(struct core *core)
 		}
 		core->has_tiers |= c->area_count > 0;
 		/* One each way, and those that are late may keep as many. */
-		core->transfers_max += c->area_count > 0 ? 2 * tier->depth : 0;
+		core->transfers_max += c->area_count > 0 ? 4 * tier->depth : 0;
 	}
 }
 

@@ -95,6 +95,15 @@ static bool full(const struct core *core, uint32_t under_way, uint32_t tier)
 	return core->transfer_free == CORE_NONE || under_way >= core->tiers[tier].depth;
 }
 
+bool transfer_stuck(const struct core *core)
+{
+	uint32_t moving = 0;
+
+	for (uint32_t t = 0; t < CORE_TIERS; t++)
+		moving += core->tiers[t].loading + core->tiers[t].storing;
+	return core->transfer_free == CORE_NONE && moving == 0;
+}
+
 int transfer_load(struct core *core, uint32_t haul, uint32_t block)
 {
 	struct lease *l = &core->leases[haul];
@@ -104,6 +113,8 @@ int transfer_load(struct core *core, uint32_t haul, uint32_t block)
 
 	if (tier == CORE_NONE)
 		return rest_using(core, node) ? -EAGAIN : -ENODATA;
+	if (transfer_stuck(core))
+		return -ENODATA;
 	if (full(core, core->tiers[tier].loading, tier))
 		return -EAGAIN;
 	uint32_t i = take(core, CORE_TRANSFER_LOAD, node, tier, core->rests[node].slot[tier]);
@@ -127,6 +138,8 @@ int transfer_store(struct core *core, uint32_t haul, uint32_t node, uint32_t tie
 	/* A reader waits for his block, nobody for a writer. */
 	uint32_t depth = core->tiers[tier].loading > 0 ? 2 : core->tiers[tier].depth;
 
+	if (transfer_stuck(core))
+		return -ENOSPC;
 	if (full(core, core->tiers[tier].storing, tier) || core->tiers[tier].storing >= depth)
 		return -EAGAIN;
 	uint32_t slot = rest_take_slot(core, node, tier);

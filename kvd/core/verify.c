@@ -52,7 +52,7 @@ void verify_done(struct core *core, uint64_t bytes, int result)
 	v->done.failed += result < 0 && result != -EBADMSG;
 }
 
-static void reply(struct core *core)
+static void reply(struct core *core, int result)
 {
 	struct verify *v = &core->verify;
 	const struct tier *tier = &core->tiers[tier_of(&v->req)];
@@ -61,12 +61,12 @@ static void reply(struct core *core)
 
 	for (uint32_t a = 0; a < tier->area_count; a++)
 		out.total += tier->areas[a].blocks;
-	call.rep.out_bytes = sizeof(out);
+	call.rep.out_bytes = result == 0 ? sizeof(out) : 0;
 	call.rep.aux = v->cursor < core->node_slots ? v->cursor : 0;
 	call.payload = &out;
 	v->busy = false;
 	if (v->has_session)
-		call_reply(core, &call, 0);
+		call_reply(core, &call, result);
 }
 
 /* What another transfer uses is being read or written anyway. */
@@ -99,8 +99,9 @@ void verify_pump(struct core *core)
 	}
 	bool more = v->has_session && v->cursor < core->node_slots &&
 		    v->done.blocks + v->moving < VERIFY_BLOCKS;
-	if (v->moving == 0 && !more)
-		reply(core);
+	bool stuck = more && transfer_stuck(core);
+	if (v->moving == 0 && (!more || stuck))
+		reply(core, stuck && v->done.blocks == 0 ? -EBUSY : 0);
 }
 
 bool verify_busy(const struct core *core)
@@ -108,7 +109,8 @@ bool verify_busy(const struct core *core)
 	const struct verify *v = &core->verify;
 	const struct tier *tier = &core->tiers[tier_of(&v->req)];
 
-	return v->busy && v->has_session && v->moving == 0 && tier->loading < tier->depth;
+	return v->busy && v->has_session && v->moving == 0 && tier->loading < tier->depth &&
+	       core->transfer_free != CORE_NONE;
 }
 
 void verify_drop_session(struct core *core, uint32_t session)
