@@ -60,6 +60,11 @@ static void act_session_prompt(struct sim *sim, struct sim_sequence *out, uint32
 {
 	uint32_t first = random_below(&sim->random, SIM_LEASES_MAX);
 
+	/* What nobody has now may lie in a tier. */
+	if (sim->has_tiers && random_percent(&sim->depths, 50)) {
+		prompt_make(sim, space, f, out);
+		return;
+	}
 	for (uint32_t i = 0; i < SIM_LEASES_MAX && random_percent(&sim->random, 97); i++) {
 		const struct sim_lease *other = &sim->lease[(first + i) % SIM_LEASES_MAX];
 		if (!other->used || !other->id || &other->seq == out || other->seq.space != space ||
@@ -219,7 +224,7 @@ static void act_session_why(struct sim *sim, int session)
 	int f = act_session_format(sim, session);
 	struct kvd_req req = {.op = KVD_OP_WHY, .out_bytes = sizeof(struct kvd_why)};
 
-	if (random_percent(&sim->random, 20))
+	if (random_percent(sim->has_tiers ? &sim->depths : &sim->random, sim->has_tiers ? 60 : 20))
 		req.op = KVD_OP_PREFETCH;
 	if (f == SIM_NONE)
 		return;

@@ -134,6 +134,10 @@ static void history_shell(struct sim *sim)
 /* Nothing moves any more, and who waits for a block must know by now. */
 static void history_quiet(struct sim *sim)
 {
+	for (uint32_t i = 0; i < HISTORY_TURNS_MAX && core_busy(sim->core); i++)
+		core_time(sim->core, sim->now_ns);
+	life_expel(sim);
+	REPORT_REQUIRE(sim, !core_busy(sim->core), "the core is busy without end");
 	for (uint32_t i = 0; i < HISTORY_TURNS_MAX; i++) {
 		tiers_progress(sim, true);
 		core_time(sim->core, sim->now_ns);

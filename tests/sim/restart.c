@@ -15,6 +15,7 @@
 #include "tests/sim/tiers.h"
 #include "tests/sim/world.h"
 
+#include <base/bits.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,9 @@ static void restart_block(struct sim *sim, struct restart *r, struct sim_record 
 	record->extras = record->extra_count ? s->extras : NULL;
 	int number = restart_find(r, record->format)->number;
 	record->format = number < 0 ? RESTART_NO_FORMAT : (uint32_t)number;
+	/* No slot that is stored from now on may be taken for this one. */
+	if (number >= 0)
+		sim->generation = BITS_MAX(sim->generation, record->slot.generation);
 	int rc = number < 0 ? -ENOENT : core_restore(sim->core, record);
 	report_trace(sim, "  restore area %u at %u, generation %u, depth %u: %d", record->slot.area,
 		     (uint32_t)record->slot.offset_bytes, (uint32_t)record->slot.generation,

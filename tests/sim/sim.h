@@ -43,7 +43,7 @@
 #define SIM_PINS_MAX 8u
 #define SIM_TICKETS_MAX 8u
 #define SIM_AREAS_MAX 3u /* of one tier */
-#define SIM_CELLS_MAX 64u /* of one area */
+#define SIM_CELLS_MAX 96u /* of one area */
 #define SIM_CELL_WORDS 64u
 #define SIM_TRANSFERS_MAX 64u
 #define SIM_RECORDS_MAX 160u /* of one area, as they are at one time */
@@ -328,6 +328,7 @@ struct sim {
 	struct sim_transfer transfer[SIM_TRANSFERS_MAX];
 	struct sim_journal journal[SIM_AREAS_MAX];
 	struct sim_verify verify;
+	bool moving; /* the core is told of the end of a transfer */
 	char trace[SIM_TRACE_LINES][SIM_TRACE_BYTES];
 	uint64_t trace_next;
 	uint64_t digest; /* of all that the core said */

@@ -445,7 +445,9 @@ static void tiers_finish(struct sim *sim, uint32_t id)
 	tiers_count_verify(sim, t, result);
 	tiers_cover(t, result);
 	t->used = false;
+	sim->moving = true;
 	core_transfer_done(sim->core, id, result, sim->now_ns);
+	sim->moving = false;
 }
 
 static void tiers_late(struct sim *sim, uint32_t id)
@@ -455,7 +457,9 @@ static void tiers_late(struct sim *sim, uint32_t id)
 	report_trace(sim, "transfer %u is late", id);
 	tiers_count_verify(sim, t, -ETIMEDOUT);
 	t->late = true;
+	sim->moving = true;
 	core_transfer_late(sim->core, id, sim->now_ns);
+	sim->moving = false;
 }
 
 void tiers_progress(struct sim *sim, bool all)

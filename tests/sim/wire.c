@@ -202,6 +202,8 @@ static void wire_lease_row(void *ctx, uint32_t session, uint32_t row,
 	}
 	if (value->state != old->state)
 		coverage_row(value->state);
+	if (value->state == KVD_LEASE_CALL && value->event_seq != old->event_seq && sim->moving)
+		coverage_count("call, after a load");
 	*old = *value;
 }
 

@@ -10,7 +10,7 @@
  * own, so that a world of one device is the same history whatever is done here. So does the policy
  * of evictions: a world of lru is the same history whatever others there are.
  *
- * Half of the worlds have tiers: one to three areas of files, of a few segments of a few slots,
+ * Most of the worlds have tiers: one to three areas of files, of a few segments of a few slots,
  * sometimes DRAM, or DRAM alone. A third source of chance does all that has to do with them.
  */
 #include "tests/sim/world.h"
@@ -140,7 +140,7 @@ static void world_tier(struct sim *sim, enum core_tier_kind kind, uint32_t areas
 
 	c->area_count = random_range(r, 1, areas_max);
 	for (uint32_t a = 0; a < c->area_count; a++)
-		c->area_segments[a] = random_range(r, 1, 4);
+		c->area_segments[a] = random_range(r, 1, random_percent(r, 50) ? 3 : 8);
 	c->segment_bytes = pages[random_below(r, 3)] * WORLD_PAGE_BYTES;
 	c->depth = random_range(r, 1, 5);
 	report_trace(sim, "tier %u: %u areas, depth %u", kind, c->area_count, c->depth);
@@ -152,9 +152,9 @@ static void world_tiers(struct sim *sim)
 	static const uint8_t fails_percent[] = {0, 2, 10};
 	static const uint8_t rots_permille[] = {0, 5, 50};
 	struct random *r = &sim->depths;
-	bool dram = random_percent(r, 30);
+	bool dram = random_percent(r, 50);
 
-	if (random_percent(r, 50)) {
+	if (random_percent(r, 40)) {
 		coverage_count("world without tiers");
 		return;
 	}
@@ -163,6 +163,10 @@ static void world_tiers(struct sim *sim)
 		world_tier(sim, CORE_TIER_DRAM, 1);
 	if (!dram || random_percent(r, 80))
 		world_tier(sim, CORE_TIER_FILE, SIM_AREAS_MAX);
+	/* A small pool makes blocks come and go. */
+	if (sim->config.device_count == 1 && random_percent(r, 70))
+		sim->config.pool_bytes[0] =
+			BITS_MAX(sim->config.pool_bytes[0] / 2, 16ull * WORLD_PAGE_BYTES);
 	sim->patience_ns = patience_ms[random_below(r, 3)] * 1000000ull;
 	sim->fails_percent = fails_percent[random_below(r, 3)];
 	sim->rots_permille = rots_permille[random_below(r, 3)];
