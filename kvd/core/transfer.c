@@ -138,7 +138,8 @@ int transfer_store(struct core *core, uint32_t haul, uint32_t node, uint32_t tie
 	/* A reader waits for his block, nobody for a writer. */
 	uint32_t depth = core->tiers[tier].loading > 0 ? 2 : core->tiers[tier].depth;
 
-	if (transfer_stuck(core))
+	/* A slot that it had there and lost may still be used by something late. */
+	if (transfer_stuck(core) || core->rests[node].transfer[tier] != CORE_NONE)
 		return -ENOSPC;
 	if (full(core, core->tiers[tier].storing, tier) || core->tiers[tier].storing >= depth)
 		return -EAGAIN;

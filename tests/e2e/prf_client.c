@@ -12,6 +12,7 @@
  *   random SEED STEPS      why TEXT      stat                 close           exit
  *   patience MS [DAWDLE_US]  gone         pump MS             return
  *   peek NAME BLOCK          (the first word of its page)
+ *   rate TOKENS_PER_S        prefetch TEXT
  *
  * With PRF_GPU=N it is an engine on GPU N of this process. What went wrong at start is its first
  * and only line.
@@ -189,6 +190,24 @@ static void do_return(const struct command *cmd)
 	printf("%s\n", kvd_strresult(r));
 }
 
+static void do_rate(const struct command *cmd)
+{
+	printf("%s\n", kvd_strresult(kvd_rate(client.k, client.format, word_number(cmd, 1, 0))));
+}
+
+static void do_prefetch(const struct command *cmd)
+{
+	struct prf_sequence s = {0};
+	int r = prf_append(&s, cmd->argc > 1 ? cmd->argv[1] : "");
+	struct kvd_acquire_args args = {
+		.format = client.format, .tokens = s.tokens, .token_count = s.count};
+
+	if (r == 0)
+		r = kvd_prefetch(client.k, &args);
+	printf("%s\n", kvd_strresult(r));
+	prf_fini(&s);
+}
+
 static void do_patience(const struct command *cmd)
 {
 	client.patience_ms = word_number(cmd, 1, 1000);
@@ -224,17 +243,18 @@ static const struct {
 	void (*plain)(const struct command *cmd);
 	void (*on_lease)(const struct command *cmd, struct prf_lease *l);
 } commands[] = {
-	{"acquire", do_acquire, NULL}, {"compute", NULL, do_compute},
-	{"extend", NULL, do_extend},   {"run", NULL, do_run},
-	{"info", NULL, do_info},       {"verify", NULL, do_verify},
-	{"decode", NULL, do_decode},   {"fork", NULL, do_fork},
-	{"release", NULL, do_release}, {"page", NULL, do_page},
-	{"wait", NULL, do_wait},       {"random", do_random, NULL},
-	{"why", do_why, NULL},	       {"stat", do_stat, NULL},
-	{"topup", do_topup, NULL},     {"patience", do_patience, NULL},
-	{"pump", do_pump, NULL},       {"gone", do_gone, NULL},
-	{"close", do_close, NULL},     {"return", do_return, NULL},
-	{"peek", NULL, do_peek},
+	{"acquire", do_acquire, NULL},	 {"compute", NULL, do_compute},
+	{"extend", NULL, do_extend},	 {"run", NULL, do_run},
+	{"info", NULL, do_info},	 {"verify", NULL, do_verify},
+	{"decode", NULL, do_decode},	 {"fork", NULL, do_fork},
+	{"release", NULL, do_release},	 {"page", NULL, do_page},
+	{"wait", NULL, do_wait},	 {"random", do_random, NULL},
+	{"why", do_why, NULL},		 {"stat", do_stat, NULL},
+	{"topup", do_topup, NULL},	 {"patience", do_patience, NULL},
+	{"pump", do_pump, NULL},	 {"gone", do_gone, NULL},
+	{"close", do_close, NULL},	 {"return", do_return, NULL},
+	{"peek", NULL, do_peek},	 {"rate", do_rate, NULL},
+	{"prefetch", do_prefetch, NULL},
 };
 
 static void obey(const struct command *cmd)

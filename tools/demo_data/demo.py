@@ -21,6 +21,7 @@ ANSWER_TOKENS = 24
 STREAM_TOKENS = 150
 KILL_AFTER = 30      # tokens of both streams
 GONE_SECONDS = 5
+STORED_SECONDS = 20
 QUESTIONS = ("How long does a Heron take from signature to delivery in April?",
              "Can I bring my dog in the Ox, and what does the rain cover cost?",
              "My frame has a crack. What should I do now, and who pays it?")
@@ -44,7 +45,7 @@ def handbook():
 def forget_all(system):
     """Makes kvd drop every page. What an engine has just ended with is let go a little later."""
     deadline = time.monotonic() + GONE_SECONDS
-    while system.kvctl("evict") and system.kvctl_json("prefixes"):
+    while system.kvctl("evict", "--tiers") and system.kvctl_json("prefixes"):
         if time.monotonic() > deadline:
             raise StartError("kvctl evict left pages, though no request is running")
         time.sleep(0.01)
@@ -148,6 +149,46 @@ def kill_one(system, program_a, a, b):
     return gone and right and kept
 
 
+def wait_stored(system):
+    """Until the file tier has what is worth storing, and the journal knows it."""
+    deadline = time.monotonic() + STORED_SECONDS
+    quiet = 0
+    while quiet < 5 and time.monotonic() < deadline:
+        areas = system.kvctl_json("tiers")["areas"]
+        quiet = quiet + 1 if areas and all(a["queue"] == 0 for a in areas) else 0
+        time.sleep(0.15)
+    return quiet >= 5
+
+
+def restart_kvd(system, kvd, b):
+    """SIGKILL of the daemon; another finds the file. (the new daemon, B's answer before, after)"""
+    before = b.chat(handbook(), QUESTIONS[2], ANSWER_TOKENS)
+    stored = wait_stored(system)
+    kvd.kill()
+    say(f"\nSIGKILL of kvd (pid {kvd.pid}); another is started on the same file:")
+    kvd = system.start_kvd()
+    show(system, "tiers")
+    after = b.chat(handbook(), QUESTIONS[2], ANSWER_TOKENS)
+    if not stored:
+        say("  the tier did not come to rest before the kill")
+    return kvd, before, after
+
+
+def show_restart(system, figures, before, after):
+    area = system.kvctl_json("tiers")["areas"][0]
+    figures["ttft_restart_ms"] = after.ttft_ms
+    figures["restart_cached_tokens"] = after.cached_tokens
+    figures["restart_bytes_read"] = area["loaded_bytes"]
+    figures["restart_equal"] = before.tokens == after.tokens
+    cold = figures["ttft_cold_ms"]
+    show(system, "tiers", "check")
+    say(f"\n  The same prompt, from the file: {after.ttft_ms:.1f} ms to the first token "
+        f"({after.ttft_ms / cold:.1%} of cold), {after.cached_tokens} of {after.prompt_tokens} "
+        f"tokens cached,\n  {figures_of.megabytes(area['loaded_bytes'])} read; tokens and "
+        f"log-probabilities equal: {'yes' if figures['restart_equal'] else 'NO'}")
+    return figures["restart_equal"] and area["loaded_bytes"] > 0
+
+
 def show_sharing(program_a, program_b):
     shared = shared_memory(program_a.pid, program_b.pid)
     if not shared:
@@ -187,13 +228,16 @@ def run(system, args):
     say(f"  The answer with the cache equals the answer without it, token for token and bit for "
         f"bit\n  in every log-probability: {'yes' if figures['tokens_equal'] else 'NO'}.")
     figures["survived_kill"] = kill_one(system, program_a, a, b)
+    kvd, before, after = restart_kvd(system, kvd, b)
+    figures["warm_after_restart"] = show_restart(system, figures, before, after)
     if args.json:
         with open(args.json, "w", encoding="utf-8") as f:
             json.dump(figures, f, indent=2)
             f.write("\n")
     if args.keep:
         keep_running(system, kvd, b.url, program_b)
-    good = figures["tokens_equal"] and figures["survived_kill"] and not figures["kv_bytes_copied"]
+    good = (figures["tokens_equal"] and figures["survived_kill"] and
+            figures["warm_after_restart"] and not figures["kv_bytes_copied"])
     say("\nAll of it holds." if good else "\nSOMETHING DOES NOT HOLD: see above.")
     return 0 if good else 1
 
@@ -209,7 +253,11 @@ def main():
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))
     runtime = tempfile.mkdtemp(prefix="kvd-demo-")
-    system = System(args.build, args.logs, args.model, runtime)
+    file = os.path.join(args.build, "demo-tier")
+    if os.path.exists(file):
+        os.unlink(file)
+    system = System(args.build, args.logs, args.model, runtime,
+                    kvd_options=("--pool-bytes", "1GiB", "--file", file, "--file-bytes", "1GiB"))
     kept = False
     try:
         status = run(system, args)
@@ -225,6 +273,8 @@ def main():
         if not kept:
             system.stop()
             shutil.rmtree(runtime, ignore_errors=True)
+            if os.path.exists(file):
+                os.unlink(file)
 
 
 if __name__ == "__main__":
