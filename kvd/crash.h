@@ -21,7 +21,14 @@
 	X(session_closed) /* the core has closed it, the socket is open */                         \
 	X(process_dead)	  /* the pidfd fired, the core does not know */                            \
 	X(status_odd)	  /* in the middle of a status update */                                   \
-	X(stopping)	  /* SIGTERM came, clients do not know */
+	X(stopping)	  /* SIGTERM came, clients do not know */                                    \
+	/* Of the file tier; CRASH_journal_write is the first of them. */                          \
+	X(journal_write)    /* a worker is to write records */                                     \
+	X(journal_written)  /* it has, and the loop does not know */                               \
+	X(checkpoint_begun) /* a half has a new header, or will have soon */                       \
+	X(checkpoint_half)  /* some of the blocks have been walked */                              \
+	X(checkpoint_end)   /* the END of it is to be written */                                   \
+	X(checkpoint_done)  /* it is on the disk */
 
 enum crash_point {
 #define CRASH_ENUM(name) CRASH_##name,

@@ -46,5 +46,7 @@ void file_journal_turn(struct file_journal *j, uint64_t now_ns);
 uint64_t file_journal_deadline_ns(const struct file_journal *j);
 /* A write failed, since this was last asked: -errno, or 0. */
 int file_journal_failed(struct file_journal *j);
+/* Records that were not written: their blocks are not found after a restart. */
+uint64_t file_journal_lost(const struct file_journal *j);
 
 #endif

@@ -408,7 +408,8 @@ static void test_kvd_dies_at_every_point(void **state)
 #ifndef KVD_CRASH_POINTS
 	skip();
 #endif
-	for (int point = 0; point < CRASH_COUNT; point++) {
+	/* What stands behind is the file tier's. */
+	for (int point = 0; point < CRASH_journal_write; point++) {
 		print_message("at %s\n", crash_name(point));
 		die_at(point);
 		start(NULL, NULL, NULL);
