@@ -51,6 +51,8 @@ static void act_admin_verify(struct sim *sim, int session)
 	req.arg32 = random_percent(&sim->depths, 70) ? KVD_TIER_FILE : KVD_TIER_DRAM;
 	if (random_percent(&sim->depths, 50))
 		req.arg64 = random_below(&sim->depths, sim->config.nodes_max);
+	if (random_percent(&sim->depths, 5))
+		req.out_bytes = 8; /* too little room */
 	report_trace(sim, "admin %d: VERIFY tier %u from %u", session, req.arg32,
 		     (uint32_t)req.arg64);
 	wire_send(sim, session, req, NULL, SIM_NONE, SIM_NONE);

@@ -10,6 +10,7 @@
 #include "tests/sim/coverage.h"
 #include "tests/sim/memory.h"
 #include "tests/sim/model.h"
+#include "tests/sim/oracle.h"
 #include "tests/sim/prompt.h"
 #include "tests/sim/report.h"
 #include "tests/sim/wire.h"
@@ -333,6 +334,16 @@ static void act_lease_fetch(struct sim *sim, int index)
 	act_lease_extend(sim, index, b, 0);
 }
 
+/* It has waited long enough. */
+static void act_lease_take(struct sim *sim, int index)
+{
+	const struct sim_lease *lease = &sim->lease[index];
+	uint32_t ready = model_row(sim, lease)->ready_tokens;
+
+	coverage_count(oracle_computed(sim, lease) ? "take, of a lease" : "take, of a load");
+	act_lease_extend(sim, index, ready / act_lease_page_tokens(sim, lease), KVD_EXTEND_TAKE);
+}
+
 static void act_lease_any(struct sim *sim, int index)
 {
 	struct sim_lease *lease = &sim->lease[index];
@@ -352,10 +363,7 @@ static void act_lease_any(struct sim *sim, int index)
 	else if (choice < 87)
 		act_lease_handoff(sim, index);
 	else if (choice < 96 && follows)
-		act_lease_extend(sim, index,
-				 model_row(sim, lease)->ready_tokens /
-					 act_lease_page_tokens(sim, lease),
-				 KVD_EXTEND_TAKE);
+		act_lease_take(sim, index);
 }
 
 /* Writes other tokens over those of an ACQUIRE that waits: each attempt must copy them anew. */

@@ -39,7 +39,7 @@ static const int16_t client_results[KVD_OP_COUNT][CLIENT_RESULTS_MAX] = {
 	[KVD_OP_EVICT] = {0},
 	[KVD_OP_CANCEL] = {KVD_MISS},
 	[KVD_OP_WHY] = {-E2BIG},
-	[KVD_OP_VERIFY] = {-EBUSY, -ENODEV},
+	[KVD_OP_VERIFY] = {-EBUSY, -ENODEV, -EINVAL},
 };
 
 static void client_allowed(struct sim *sim, const struct sim_pending *p, int result)
@@ -304,7 +304,8 @@ static void client_verify(struct sim *sim, const struct kvd_rep *rep, const void
 		       : found.failed	? "VERIFY, failed blocks"
 		       : found.blocks	? "VERIFY, good blocks"
 					: "VERIFY, no blocks");
-	coverage_count(rep->aux ? "VERIFY, more" : "VERIFY, all");
+	if (!rep->aux)
+		coverage_count("VERIFY, all");
 }
 
 static void client_prefetched(struct sim *sim, const struct sim_pending *p,

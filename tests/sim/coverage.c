@@ -152,6 +152,14 @@ static bool coverage_required_row(const struct coverage_required *r, uint64_t ti
 	return coverage_line("reply", coverage_op_name(r->op), what, count, times_min);
 }
 
+static bool coverage_required_word(const char *word, uint64_t times_min)
+{
+	for (uint32_t i = 0; i < COVERAGE_WORDS_MAX && coverage_words[i].name; i++)
+		if (strcmp(coverage_words[i].name, word) == 0)
+			return true; /* it has a line of its own */
+	return coverage_line("sim", word, "", 0, times_min);
+}
+
 static void coverage_print_rest(void)
 {
 	for (uint32_t op = 0; op < KVD_OP_COUNT; op++)
@@ -204,5 +212,7 @@ bool coverage_print(uint64_t times_min)
 	for (uint32_t i = 0; i < COVERAGE_WORDS_MAX && coverage_words[i].name; i++)
 		ok &= coverage_line("sim", coverage_words[i].name, "", coverage_words[i].count,
 				    times_min);
+	for (uint32_t i = 0; i < ARRAY_LEN(coverage_required_words); i++)
+		ok &= coverage_required_word(coverage_required_words[i], times_min);
 	return ok;
 }

@@ -85,7 +85,7 @@ static void history_act(struct sim *sim)
 	int lease = history_lease(sim);
 	int evil = sim->with_evil && choice >= 92 ? history_session(sim, true) : SIM_NONE;
 
-	if (sim->draining && random_percent(&sim->random, 25) && history_admin(sim) != SIM_NONE)
+	if (sim->draining && random_percent(&sim->random, sim->has_tiers ? 15 : 25) && history_admin(sim) != SIM_NONE)
 		act_admin_drain(sim, history_admin(sim), false);
 	else if (choice < 2 || session == SIM_NONE)
 		history_life(sim);
@@ -239,6 +239,21 @@ static void history_end(struct sim *sim)
 	oracle_end(sim);
 }
 
+/* Most leases end, what they leave is stored, and its pages are wanted for something else. */
+static void history_ebb(struct sim *sim)
+{
+	for (int i = 0; i < (int)SIM_LEASES_MAX; i++) {
+		const struct sim_lease *lease = &sim->lease[i];
+		if (lease->used && lease->id && !lease->moving && lease->pending == SIM_NONE &&
+		    random_percent(&sim->depths, 70))
+			act_lease_release(sim, i);
+	}
+	history_quiet(sim);
+	int admin = history_admin(sim);
+	if (admin != SIM_NONE)
+		act_admin_evict(sim, admin, random_below(&sim->depths, SIM_PAGES_MAX));
+}
+
 /* Sometimes all that moves comes to rest, and sometimes all ends. */
 static void history_tiers(struct sim *sim)
 {
@@ -246,9 +261,11 @@ static void history_tiers(struct sim *sim)
 
 	if (choice < 4)
 		history_quiet(sim);
-	else if (choice < 5)
+	else if (choice < 12)
+		history_ebb(sim);
+	else if (choice < 14)
 		restart_now(sim);
-	if (choice < 5)
+	if (choice < 14)
 		oracle_step(sim);
 }
 

@@ -107,7 +107,7 @@ static void journal_of_area(struct sim *sim, uint32_t area)
 {
 	struct sim_journal *j = &sim->journal[area];
 
-	if (random_percent(&sim->depths, 5))
+	if (random_percent(&sim->depths, 2))
 		j->durable += random_below(&sim->depths, j->count - j->durable + 1);
 	if (j->count > SIM_JOURNAL_MAX / 4)
 		journal_walk(sim, area, UINT32_MAX);

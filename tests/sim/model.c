@@ -10,6 +10,7 @@
 
 #include "tests/sim/coverage.h"
 #include "tests/sim/memory.h"
+#include "tests/sim/oracle.h"
 #include "tests/sim/orders.h"
 #include "tests/sim/prompt.h"
 #include "tests/sim/report.h"
@@ -135,6 +136,8 @@ void model_adopt(struct sim *sim, int index, const struct kvd_rep *rep,
 		       "event %u, build from %u, ready %u", rep->at.event, rep->at.build_from,
 		       value->ready_tokens);
 	coverage_event(rep->at.event);
+	if (rep->at.event == KVD_EVENT_FOLLOW && !oracle_computed(sim, lease))
+		coverage_count("follow, of a load");
 	model_take_handles(sim, index, 0, rep->at.handle_count, handles);
 	model_take_tail(sim, index, &rep->at, handles + rep->at.handle_count);
 	memory_check_lease(sim, lease);

@@ -59,6 +59,18 @@ static bool oracle_builds(const struct sim *sim, const struct sim_lease *lease, 
 	return lease->build_from < end;
 }
 
+bool oracle_computed(const struct sim *sim, const struct sim_lease *lease)
+{
+	uint32_t page_tokens = sim->format[lease->seq.format].page_tokens;
+	uint32_t block = model_row(sim, lease)->ready_tokens / page_tokens;
+
+	for (uint32_t i = 0; i < SIM_LEASES_MAX; i++)
+		if (&sim->lease[i] != lease &&
+		    oracle_builds(sim, &sim->lease[i], block, &lease->seq))
+			return true;
+	return false;
+}
+
 /* A lease that waits for a block waits for somebody, or for what the daemon loads. */
 static void oracle_followed(struct sim *sim, const struct sim_lease *lease)
 {
@@ -70,12 +82,9 @@ static void oracle_followed(struct sim *sim, const struct sim_lease *lease)
 	/* Loads that wait begin when others are done. */
 	if (tiers_pending(sim, false))
 		return;
-	for (uint32_t i = 0; i < SIM_LEASES_MAX; i++)
-		if (&sim->lease[i] != lease &&
-		    oracle_builds(sim, &sim->lease[i], block, &lease->seq))
-			return;
-	report_fail(sim, "lease %#llx waits for block %u, and nobody computes it",
-		    (unsigned long long)lease->id, block);
+	if (!oracle_computed(sim, lease))
+		report_fail(sim, "lease %#llx waits for block %u, and nobody computes it",
+			    (unsigned long long)lease->id, block);
 }
 
 static void oracle_leases(struct sim *sim)

@@ -7,6 +7,8 @@
 
 void oracle_step(struct sim *sim);
 /* Everybody is gone and everything was evicted: nothing may be left. */
+/* Does somebody compute the lease's first block that is not readable? Else it is loaded. */
+bool oracle_computed(const struct sim *sim, const struct sim_lease *lease);
 void oracle_end(struct sim *sim);
 
 #endif

@@ -9,6 +9,7 @@
  */
 #include "tests/sim/restart.h"
 
+#include "kvd/core/mutant.h"
 #include "tests/sim/coverage.h"
 #include "tests/sim/journal.h"
 #include "tests/sim/report.h"
@@ -94,7 +95,10 @@ static void restart_formats(struct sim *sim, struct restart *r)
 
 	for (uint32_t i = 0; i < r->format_count; i++) {
 		struct restart_format *f = &r->format[(first + i) % r->format_count];
-		f->number = core_restore_format(sim->core, f->space, &f->wire, f->description);
+		f->number = random_percent(&sim->depths, 5)
+				    ? -ENOSPC /* it was lost */
+				    : core_restore_format(sim->core, f->space, &f->wire,
+							  f->description);
 		/* In another order another namespace may have to pay for a geometry. */
 		REPORT_REQUIRE(sim, f->number >= 0 || f->number == -ENOSPC,
 			       "a format is not restored: %d", f->number);
@@ -110,6 +114,24 @@ static int restart_depth(const void *a, const void *b)
 	if (x->record.depth != y->record.depth)
 		return x->record.depth < y->record.depth ? -1 : 1;
 	return x < y ? -1 : x > y;
+}
+
+/* What is there already, and what is not what its key says. */
+static void restart_lie(struct sim *sim, const struct sim_record *like)
+{
+	struct sim_record s = *like;
+	struct core_record *record = &s.record;
+
+	record->tokens = s.tokens;
+	int rc = core_restore(sim->core, record);
+
+	REPORT_REQUIRE(sim, rc == -EEXIST, "a block is restored twice: %d", rc);
+	coverage_count("restore, there already");
+	s.tokens[random_below(&sim->depths, record->token_count)] ^= 1;
+	rc = core_restore(sim->core, record);
+	REPORT_REQUIRE(sim, rc == -EINVAL,
+		       "a block with other tokens than its key's is restored: %d", rc);
+	coverage_count("restore, of a lie");
 }
 
 static void restart_block(struct sim *sim, struct restart *r, struct sim_record *s)
@@ -130,6 +152,9 @@ static void restart_block(struct sim *sim, struct restart *r, struct sim_record 
 	REPORT_REQUIRE(sim, rc == 0 || rc == -ENOENT || rc == -EEXIST || rc == -ENOSPC,
 		       "a block is restored with %d", rc);
 	s->stale = rc != 0;
+	/* A weak hash says nothing. */
+	if (rc == 0 && MUTANT_HASH_MASK == UINT64_MAX && random_percent(&sim->depths, 3))
+		restart_lie(sim, s);
 	coverage_count(rc == 0		? "restore"
 		       : rc == -ENOENT	? "restore, no parent"
 		       : rc == -EEXIST	? "restore, there already"
@@ -164,7 +189,9 @@ void restart_now(struct sim *sim)
 	world_end_core(sim);
 	restart_forget(sim);
 	sim->life++;
-	sim->config.nodes_max = random_range(&sim->depths, 24, 120);
+	sim->config.nodes_max = random_percent(&sim->depths, 35)
+					? random_range(&sim->depths, 6, 24)
+					: random_range(&sim->depths, 24, 150);
 	world_make_core(sim);
 	restart_formats(sim, &r);
 	qsort(r.record, r.count, sizeof(r.record[0]), restart_depth);

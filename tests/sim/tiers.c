@@ -334,13 +334,14 @@ void tiers_transfer(struct sim *sim, const struct core_transfer *order)
 
 /* --- the end of a transfer ------------------------------------------------------------------- */
 
-static int tiers_luck(struct sim *sim, const struct core_transfer *order)
+static int tiers_luck(struct sim *sim, const struct core_transfer *order, bool late)
 {
 	static const int errors[] = {-EIO, -ETIMEDOUT, -EIO, -ENOSPC};
 	bool stores = order->kind == CORE_TRANSFER_STORE;
 	bool down = tiers_area(sim, &order->slot)->down;
+	uint32_t percent = down ? 70 : late ? 10 + sim->fails_percent : sim->fails_percent;
 
-	if (!random_percent(&sim->depths, down ? 70 : sim->fails_percent))
+	if (!random_percent(&sim->depths, percent))
 		return 0;
 	return errors[random_below(&sim->depths, stores ? 4 : 2)];
 }
@@ -366,7 +367,7 @@ static bool tiers_image(struct sim *sim, const struct sim_transfer *t, struct ti
 
 static int tiers_store(struct sim *sim, const struct sim_transfer *t)
 {
-	int result = tiers_luck(sim, &t->order);
+	int result = tiers_luck(sim, &t->order, t->late);
 	struct tiers_image image;
 
 	if (!tiers_image(sim, t, &image))
@@ -391,9 +392,10 @@ static void tiers_fill(struct sim *sim, const struct core_transfer *order,
 	}
 }
 
-static int tiers_load(struct sim *sim, const struct core_transfer *order)
+static int tiers_load(struct sim *sim, const struct sim_transfer *t)
 {
-	int result = tiers_luck(sim, order);
+	const struct core_transfer *order = &t->order;
+	int result = tiers_luck(sim, order, t->late);
 	struct tiers_image image;
 	struct sim_header header;
 
@@ -439,7 +441,7 @@ static void tiers_finish(struct sim *sim, uint32_t id)
 {
 	struct sim_transfer *t = &sim->transfer[id];
 	int result = t->order.kind == CORE_TRANSFER_STORE ? tiers_store(sim, t)
-							  : tiers_load(sim, &t->order);
+							  : tiers_load(sim, t);
 
 	report_trace(sim, "transfer %u done: %d%s", id, result, t->late ? ", late" : "");
 	tiers_count_verify(sim, t, result);
@@ -491,10 +493,14 @@ bool tiers_pending(const struct sim *sim, bool late)
 
 static struct sim_area *tiers_some_area(struct sim *sim, uint32_t *out_tier, uint32_t *out_area)
 {
-	*out_tier = random_below(&sim->depths, CORE_TIERS);
-	*out_area = random_below(&sim->depths, SIM_AREAS_MAX);
-	struct sim_area *area = &sim->area[*out_tier][*out_area];
-	return area->there ? area : NULL;
+	const struct core_tier_config *tiers = sim->config.tiers;
+	bool dram = tiers[CORE_TIER_DRAM].area_count > 0;
+
+	if (dram && tiers[CORE_TIER_FILE].area_count > 0)
+		dram = random_percent(&sim->depths, 50);
+	*out_tier = dram ? CORE_TIER_DRAM : CORE_TIER_FILE;
+	*out_area = random_below(&sim->depths, tiers[*out_tier].area_count);
+	return &sim->area[*out_tier][*out_area];
 }
 
 static void tiers_rot(struct sim *sim)
@@ -502,9 +508,6 @@ static void tiers_rot(struct sim *sim)
 	uint32_t tier;
 	uint32_t number;
 	struct sim_area *area = tiers_some_area(sim, &tier, &number);
-
-	if (!area)
-		return;
 	uint32_t cell = random_below(&sim->depths, area->cells);
 	area->cell[cell].word[random_below(&sim->depths, SIM_CELL_WORDS)] ^=
 		1u << random_below(&sim->depths, 32);
@@ -531,7 +534,7 @@ void tiers_weather(struct sim *sim)
 	if (!random_percent(&sim->depths, 3))
 		return;
 	const struct sim_area *area = tiers_some_area(sim, &tier, &number);
-	if (area && (area->down || random_percent(&sim->depths, 20)))
+	if (area->down || random_percent(&sim->depths, 20))
 		tiers_area_down(sim, tier, number, !area->down);
 }
 

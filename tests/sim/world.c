@@ -150,7 +150,7 @@ static void world_tiers(struct sim *sim)
 {
 	static const uint16_t patience_ms[] = {5, 20, 100};
 	static const uint8_t fails_percent[] = {0, 2, 10};
-	static const uint8_t rots_permille[] = {0, 5, 50};
+	static const uint8_t rots_permille[] = {0, 20, 200};
 	struct random *r = &sim->depths;
 	bool dram = random_percent(r, 50);
 
@@ -163,6 +163,10 @@ static void world_tiers(struct sim *sim)
 		world_tier(sim, CORE_TIER_DRAM, 1);
 	if (!dram || random_percent(r, 80))
 		world_tier(sim, CORE_TIER_FILE, SIM_AREAS_MAX);
+	if (random_percent(r, 30)) {
+		sim->config.nodes_max = 150;
+		sim->config.index_tokens_max = 8192;
+	}
 	/* A small pool makes blocks come and go. */
 	if (sim->config.device_count == 1 && random_percent(r, 70))
 		sim->config.pool_bytes[0] =
