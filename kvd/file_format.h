@@ -106,6 +106,7 @@ struct file_put {
 	uint64_t offset_bytes;
 	uint64_t slot_bytes;
 	uint64_t generation;
+	uint64_t parent_generation; /* of the parent's slot; 0 where depth is 1 */
 	uint8_t key[16];
 	uint8_t parent_key[16];
 	uint32_t format; /* number of a FORMAT in the same half */
@@ -116,9 +117,9 @@ struct file_put {
 	uint32_t reserved;
 	uint32_t words[]; /* tokens, extras, 0 or 1 of zero */
 };
-static_assert(sizeof(struct file_put) == 104, "file_put");
-static_assert(offsetof(struct file_put, key) == 48, "file_put.key");
-static_assert(offsetof(struct file_put, format) == 80, "file_put.format");
+static_assert(sizeof(struct file_put) == 112, "file_put");
+static_assert(offsetof(struct file_put, key) == 56, "file_put.key");
+static_assert(offsetof(struct file_put, format) == 88, "file_put.format");
 
 struct file_drop {
 	struct file_record head;
@@ -146,7 +147,7 @@ struct file_end {
 #define FILE_FORMAT_BYTES_MAX                                                                      \
 	(sizeof(struct file_format) + sizeof(struct kvd_format_wire) + KVD_DESCRIPTION_MAX)
 #define FILE_RECORD_BYTES_MAX FILE_FORMAT_BYTES_MAX
-static_assert(FILE_PUT_BYTES_MAX == 776, "file_put");
+static_assert(FILE_PUT_BYTES_MAX == 784, "file_put");
 static_assert(FILE_FORMAT_BYTES_MAX == 4768, "file_format");
 
 #endif

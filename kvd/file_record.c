@@ -37,6 +37,7 @@ uint32_t file_record_put(void *out, const struct core_record *record)
 	p->offset_bytes = record->slot.offset_bytes;
 	p->slot_bytes = record->slot.bytes;
 	p->generation = record->slot.generation;
+	p->parent_generation = record->parent_generation;
 	memcpy(p->key, record->key, sizeof(p->key));
 	memcpy(p->parent_key, record->parent_key, sizeof(p->parent_key));
 	p->format = record->format;
@@ -172,6 +173,7 @@ bool file_record_read_put(const void *record, const struct file_record_limits *l
 		.slot = slot,
 		.format = p->format,
 		.depth = p->depth,
+		.parent_generation = p->parent_generation,
 		.token_count = p->token_count,
 		.extra_count = p->extra_count,
 		.uses = p->uses,
