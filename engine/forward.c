@@ -11,6 +11,8 @@
  * that chunking, batching and threads cannot change a bit.
  *
  * One thread calls all of this; pages belong to the caller and stay valid until forward_wait().
+ * Where the device is asynchronous, a second step may be submitted before the first was waited for:
+ * the device computes one after the other, in the same buffers.
  */
 #include "engine/forward.h"
 #include "base/assert.h"
@@ -59,7 +61,8 @@ struct forward {
 	void *arena;
 	size_t arena_bytes;
 	void *buf[BUF_COUNT];
-	struct kernel_batch batch; /* of the step that was submitted */
+	struct kernel_batch batch; /* of the step that was submitted last */
+	uint32_t under_way;
 };
 
 static uint32_t qkv_width(const struct model_hparams *h)
@@ -213,7 +216,7 @@ static void head(struct forward *f, const struct kernel_batch *b)
 
 static void operations(struct forward *f, const struct kernel_batch *b)
 {
-	f->m->ops->embed(f->ctx, &f->m->embed, b->tokens, f->buf[BUF_X], b->rows);
+	f->m->ops->embed(f->ctx, &f->m->embed, b->tokens, b->drawn, f->buf[BUF_X], b->rows);
 	for (uint32_t i = 0; i < f->m->h.layers; i++)
 		layer(f, b, i);
 	if (b->sampled_count > 0)
@@ -230,7 +233,7 @@ static int record(struct forward *f)
 		operations(f, &b);
 		ops->step_end(f->ctx);
 	}
-	return ops->step_wait(f->ctx);
+	return ops->step_wait(f->ctx, 0);
 }
 
 int forward_new(const struct model *m, const struct forward_limits *l, struct forward **out)
@@ -300,21 +303,25 @@ void forward_submit(struct forward *f, const struct kernel_batch *b)
 {
 	ASSERT(b->rows > 0 && b->rows <= f->limits.rows_max);
 	ASSERT(b->sampled_count <= f->limits.sampled_max);
+	ASSERT(f->under_way <= f->m->ops->asynchronous);
 	f->batch = *b;
+	f->under_way++;
 	if (f->m->ops->asynchronous)
 		run(f);
 }
 
 int forward_wait(struct forward *f)
 {
+	ASSERT(f->under_way > 0);
+	f->under_way--;
 	if (!f->m->ops->asynchronous)
 		run(f);
-	return f->m->ops->step_wait(f->ctx);
+	return f->m->ops->step_wait(f->ctx, f->under_way);
 }
 
 int forward_check(struct forward *f)
 {
-	return f->m->ops->step_wait(f->ctx);
+	return f->m->ops->step_wait(f->ctx, UINT32_MAX);
 }
 
 int forward_step(struct forward *f, const struct kernel_batch *b)

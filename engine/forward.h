@@ -43,13 +43,14 @@ struct kernels_ctx *forward_ctx(struct forward *f);
 
 /*
  * Starts one step; what the batch points to stays as it is until forward_wait(). Where nothing can
- * be had at once (the CPU) forward_wait() does the work. Without params nothing is drawn. Never
- * allocates.
+ * be had at once (the CPU) forward_wait() does the work; on an asynchronous device one more step
+ * may be submitted before that. Without params nothing is drawn. Never allocates.
  */
 void forward_submit(struct forward *f, const struct kernel_batch *b);
-/* The step's pages, tokens and logits are there. 0, or -EIO: see forward_failure(). */
+/* The oldest step under way has ended: its pages and tokens are there, and its logits if no other
+ * is under way. 0, or -EIO: see forward_failure(). */
 int forward_wait(struct forward *f);
-/* Between steps: 0 while the device can be used, else -EIO like forward_wait(). */
+/* Waits for nothing: 0 while the device can be used, else -EIO like forward_wait(). */
 int forward_check(struct forward *f);
 /* Both, for who has nothing to do meanwhile. */
 int forward_step(struct forward *f, const struct kernel_batch *b);

@@ -15,7 +15,8 @@
  * A step is: step_begin() with the batch, the operations in between with the batch that it gave
  * back, step_end(), step_wait(). A device may pad the batch to a shape it has a graph for, and may
  * replay that graph: then the operations are not called at all. What weights and activations lie in
- * comes from memory_new(), and only operations touch it.
+ * comes from memory_new(), and only operations touch it. On an asynchronous device the next step
+ * may begin before the last one was waited for.
  *
  * Shapes: m rows (tokens of the step), d hidden, h heads, hk kv heads, hd head_dim, f ffn, v vocab.
  * Activations that enter a GEMM are bf16; the residual stream and all reductions are fp32.
@@ -30,6 +31,9 @@
 
 #define NUMERICS_REV 1
 #define KERNEL_BANNED_MAX 8u
+/* Among a batch's tokens: KERNEL_TOKEN_DRAWN | i is the token that the step before drew for its
+ * i-th sampled row. The host need not have seen it. */
+#define KERNEL_TOKEN_DRAWN 0x80000000u
 
 struct kernels_ctx;
 struct kernel_ops;
@@ -133,7 +137,8 @@ struct kernels_limits {
 
 /* One step's rows: several sequences side by side, without padding as the caller makes it. */
 struct kernel_batch {
-	const uint32_t *tokens; /* [rows] */
+	const uint32_t *tokens; /* [rows], also KERNEL_TOKEN_DRAWN */
+	const uint32_t *drawn;	/* the step before's out_tokens; a device has them where it drew */
 	const struct kernel_seq *seqs;
 	const uint32_t *sampled; /* [sampled_count] rows whose logits are wanted, ascending */
 	const struct kernel_sample_params *params; /* [sampled_count]; NULL: nothing is drawn */
@@ -185,18 +190,22 @@ struct kernel_ops {
 	 * on *out and call step_end(). false: all are there (on the CPU at once).
 	 */
 	bool (*step_prepare)(struct kernels_ctx *ctx, struct kernel_batch *out);
-	/* The arrays of `in` stay valid until step_wait(); *out is for the operations alone. */
+	/*
+	 * The arrays of `in` stay valid until step_end(), where its results go until step_wait();
+	 * *out is for the operations alone.
+	 */
 	enum kernel_step (*step_begin)(struct kernels_ctx *ctx, const struct kernel_batch *in,
 				       struct kernel_batch *out);
 	void (*step_end)(struct kernels_ctx *ctx);
 	/*
-	 * The step is complete: pages are written, out_tokens and out_logprobs are there. 0, or
-	 * -EIO: the device failed for good, and failure() has the words. Without a step under way
-	 * it says just that.
+	 * All steps but the last `left` are complete: pages are written, out_tokens and
+	 * out_logprobs are there. 0, or -EIO: the device failed for good, and failure() has the
+	 * words. Without a step to wait for it says just that.
 	 */
-	int (*step_wait)(struct kernels_ctx *ctx);
+	int (*step_wait)(struct kernels_ctx *ctx, uint32_t left);
 	const char *(*failure)(const struct kernels_ctx *ctx);
-	/* A row of logits, as the host reads it: after step_wait(), until the next call or step. */
+	/* A row of the last step's logits, as the host reads it: when no step is under way, until
+	 * the next call or step. */
 	const float *(*view)(struct kernels_ctx *ctx, const float *row, uint32_t count);
 
 	/* Bytes that a packed [n][k] takes. */
@@ -210,9 +219,9 @@ struct kernel_ops {
 			    const float *src);
 
 	void (*gemm)(struct kernels_ctx *ctx, const struct kernel_gemm *g);
-	/* x f32 [m][d] = row tokens[i] of the PLAIN weight w [v][d] */
+	/* x f32 [m][d] = row kernel_token(tokens[i], drawn) of the PLAIN weight w [v][d] */
 	void (*embed)(struct kernels_ctx *ctx, const struct kernel_weight *w,
-		      const uint32_t *tokens, float *x, uint32_t m);
+		      const uint32_t *tokens, const uint32_t *drawn, float *x, uint32_t m);
 	/* out bf16 [m][d] = x / rms(x) * weight */
 	void (*rmsnorm)(struct kernels_ctx *ctx, const float *x, const float *weight, float eps,
 			kernel_bf16 *out, uint32_t m, uint32_t d);
@@ -228,7 +237,7 @@ struct kernel_ops {
 	void (*sample)(struct kernels_ctx *ctx, const float *logits, uint32_t m, uint32_t v,
 		       const struct kernel_sample_params *params, uint32_t *out_tokens,
 		       float *out_logprobs);
-	/* Between steps; has ended when it returns. */
+	/* Of pages that no step under way writes; has ended when it returns. */
 	void (*page_copy)(struct kernels_ctx *ctx, uint64_t dst, uint64_t src, uint64_t bytes);
 };
 
@@ -270,6 +279,11 @@ static inline void kernels_ctx_free(struct kernels_ctx *ctx)
 static inline uint32_t kernels_ctx_threads(const struct kernels_ctx *ctx)
 {
 	return kernels_ctx_ops(ctx)->ctx_threads(ctx);
+}
+
+static inline uint32_t kernel_token(uint32_t token, const uint32_t *drawn)
+{
+	return token & KERNEL_TOKEN_DRAWN ? drawn[token & ~KERNEL_TOKEN_DRAWN] : token;
 }
 
 static inline float kernel_bf16_to_f32(kernel_bf16 v)

@@ -36,7 +36,7 @@ void op_gemm(struct kernels_ctx *ctx, const struct kernel_gemm *g);
 void op_attention(struct kernels_ctx *ctx, const struct kernel_attention *a);
 void op_rope_store(struct kernels_ctx *ctx, const struct kernel_rope_store *r);
 void op_rows_embed(struct kernels_ctx *ctx, const struct kernel_weight *w, const uint32_t *tokens,
-		   float *x, uint32_t m);
+		   const uint32_t *drawn, float *x, uint32_t m);
 void op_rows_rmsnorm(struct kernels_ctx *ctx, const float *x, const float *weight, float eps,
 		     kernel_bf16 *out, uint32_t m, uint32_t d);
 void op_rows_gather(struct kernels_ctx *ctx, const float *x, const uint32_t *rows, uint32_t count,
@@ -47,9 +47,9 @@ void op_sample(struct kernels_ctx *ctx, const float *logits, uint32_t m, uint32_
 void op_copy_page(struct kernels_ctx *ctx, uint64_t dst, uint64_t src, uint64_t bytes);
 bool eager_prepare(struct kernels_ctx *ctx, struct kernel_batch *out);
 enum kernel_step eager_begin(struct kernels_ctx *ctx, const struct kernel_batch *in,
-			    struct kernel_batch *out);
+			     struct kernel_batch *out);
 void eager_end(struct kernels_ctx *ctx);
-int eager_wait(struct kernels_ctx *ctx);
+int eager_wait(struct kernels_ctx *ctx, uint32_t left);
 const char *eager_failure(const struct kernels_ctx *ctx);
 const float *eager_view(struct kernels_ctx *ctx, const float *row, uint32_t count);
 void eager_counts(const struct kernels_ctx *ctx, struct kernel_counts *out);

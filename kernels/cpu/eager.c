@@ -11,7 +11,7 @@ bool eager_prepare(struct kernels_ctx *ctx, struct kernel_batch *out)
 }
 
 enum kernel_step eager_begin(struct kernels_ctx *ctx, const struct kernel_batch *in,
-			    struct kernel_batch *out)
+			     struct kernel_batch *out)
 {
 	*out = *in;
 	return KERNEL_STEP_RUN;
@@ -22,7 +22,7 @@ void eager_end(struct kernels_ctx *ctx)
 	ctx->steps++;
 }
 
-int eager_wait(struct kernels_ctx *ctx)
+int eager_wait(struct kernels_ctx *ctx, uint32_t left)
 {
 	return 0;
 }

@@ -9,6 +9,7 @@ struct rows_job {
 	void (*row)(const struct rows_job *j, uint32_t row);
 	const struct kernel_weight *w;
 	const uint32_t *index;
+	const uint32_t *drawn;
 	const float *x;
 	const float *weight;
 	void *out;
@@ -38,7 +39,9 @@ static void rows_run(struct kernels_ctx *ctx, struct rows_job *j)
 
 static void embed_row(const struct rows_job *j, uint32_t row)
 {
-	j->isa->embed(j->w, j->index[row], (float *)j->out + (size_t)row * j->d);
+	uint32_t token = kernel_token(j->index[row], j->drawn);
+
+	j->isa->embed(j->w, token, (float *)j->out + (size_t)row * j->d);
 }
 
 static void rmsnorm_row(const struct rows_job *j, uint32_t row)
@@ -55,10 +58,15 @@ static void gather_row(const struct rows_job *j, uint32_t row)
 }
 
 void op_rows_embed(struct kernels_ctx *ctx, const struct kernel_weight *w, const uint32_t *tokens,
-		   float *x, uint32_t m)
+		   const uint32_t *drawn, float *x, uint32_t m)
 {
-	struct rows_job j = {
-		.row = embed_row, .w = w, .index = tokens, .out = x, .m = m, .d = w->k};
+	struct rows_job j = {.row = embed_row,
+			     .w = w,
+			     .index = tokens,
+			     .drawn = drawn,
+			     .out = x,
+			     .m = m,
+			     .d = w->k};
 
 	rows_run(ctx, &j);
 }

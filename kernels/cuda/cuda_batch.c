@@ -12,6 +12,7 @@
  * others are cut into tiles. Both ways have the same bits (attn.h).
  */
 #include "base/bits.h"
+#include "base/mutant.h"
 #include "kernels/cuda/attn.h"
 #include "kernels/cuda/cuda_ctx.h"
 #include <string.h>
@@ -123,6 +124,14 @@ static void fill_sampled(const struct kernel_batch *in, const struct cuda_shape 
 	}
 }
 
+/* What the step before drew is the device's to look up; the host may not have it yet. */
+static uint32_t token_of(const struct kernel_batch *in, uint32_t row)
+{
+	if (KVD_MUTANT(step_drawn_by_host))
+		return kernel_token(in->tokens[row], in->drawn);
+	return in->tokens[row];
+}
+
 size_t cuda_batch_fill(const struct kernels_ctx *ctx, const struct kernel_batch *in,
 		       const struct cuda_shape *shape, uint8_t *staging)
 {
@@ -136,7 +145,7 @@ size_t cuda_batch_fill(const struct kernels_ctx *ctx, const struct kernel_batch 
 			    .pages = (uint64_t *)at.pages};
 
 	for (uint32_t i = 0; i < shape->rows; i++) {
-		tokens[i] = i < in->rows ? in->tokens[i] : 0;
+		tokens[i] = i < in->rows ? token_of(in, i) : 0;
 		f.row_seq[i] = CUDA_NONE;
 	}
 	for (uint32_t i = 0; i < in->seq_count; i++)
@@ -150,6 +159,8 @@ void cuda_batch_given(const struct kernels_ctx *ctx, bool drawn, struct kernel_b
 {
 	*out = (struct kernel_batch){
 		.tokens = ctx->batch.tokens,
+		/* As the step before has left them there. */
+		.drawn = ctx->drawn,
 		/* A token of which step is meant: the operations hand it back, none looks inside.
 		 */
 		.seqs = (const struct kernel_seq *)(const void *)ctx->batch.seqs,

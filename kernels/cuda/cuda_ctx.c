@@ -126,7 +126,7 @@ size_t cuda_ctx_bytes(const struct kernels_limits *limits, uint32_t threads)
 
 static bool make_streams(struct kernels_ctx *ctx)
 {
-	cudaStream_t *streams[] = {&ctx->compute, &ctx->in, &ctx->out};
+	cudaStream_t *streams[] = {&ctx->compute, &ctx->in, &ctx->out, &ctx->pages};
 	bool ok = true;
 
 	for (size_t i = 0; i < ARRAY_LEN(streams) && ok; i++)
@@ -268,7 +268,7 @@ int cuda_ctx_new(const struct kernel_ops *ops, const struct kernels_limits *limi
 void cuda_ctx_free(struct kernels_ctx *ctx)
 {
 	(void)cudaSetDevice(ctx->ordinal);
-	cudaStream_t streams[] = {ctx->compute, ctx->in, ctx->out};
+	cudaStream_t streams[] = {ctx->compute, ctx->in, ctx->out, ctx->pages};
 	for (size_t i = 0; i < ARRAY_LEN(streams); i++)
 		if (streams[i])
 			(void)cudaStreamSynchronize(streams[i]);
@@ -325,12 +325,13 @@ const float *cuda_ctx_view(struct kernels_ctx *ctx, const float *row, uint32_t c
 	return ctx->view;
 }
 
+/* On a stream of its own: it waits for no step under way. */
 void cuda_ctx_page_copy(struct kernels_ctx *ctx, uint64_t dst, uint64_t src, uint64_t bytes)
 {
 	if (cuda_ctx_enter(ctx) &&
 	    cuda_ctx_check(ctx,
 			   cudaMemcpyAsync((void *)(uintptr_t)dst, (const void *)(uintptr_t)src,
-					   bytes, cudaMemcpyDeviceToDevice, ctx->compute),
+					   bytes, cudaMemcpyDeviceToDevice, ctx->pages),
 			   "copy of a page"))
-		cuda_ctx_check(ctx, cudaStreamSynchronize(ctx->compute), "copy of a page");
+		cuda_ctx_check(ctx, cudaStreamSynchronize(ctx->pages), "copy of a page");
 }

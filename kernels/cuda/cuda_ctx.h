@@ -64,6 +64,7 @@ struct kernels_ctx {
 	cudaStream_t compute;
 	cudaStream_t in;      /* staging to device */
 	cudaStream_t out;     /* results to host */
+	cudaStream_t pages;   /* copies of pages */
 	cudaEvent_t computed; /* the last step's kernels are through: its block may change */
 	struct cuda_gemm gemm;
 	struct cuda_choice choice;
@@ -149,7 +150,7 @@ bool cuda_step_prepare(struct kernels_ctx *ctx, struct kernel_batch *out);
 enum kernel_step cuda_step_begin(struct kernels_ctx *ctx, const struct kernel_batch *in,
 				 struct kernel_batch *out);
 void cuda_step_end(struct kernels_ctx *ctx);
-int cuda_step_wait(struct kernels_ctx *ctx);
+int cuda_step_wait(struct kernels_ctx *ctx, uint32_t left);
 
 /* cuda_memory.c */
 void *cuda_memory_new(const struct kernel_ops *ops, size_t bytes);
@@ -166,7 +167,7 @@ void cuda_memory_weight_pack(const struct kernel_weight *w, uint32_t row0, uint3
 /* cuda_ops.c */
 void cuda_ops_gemm(struct kernels_ctx *ctx, const struct kernel_gemm *g);
 void cuda_ops_embed(struct kernels_ctx *ctx, const struct kernel_weight *w, const uint32_t *tokens,
-		    float *x, uint32_t m);
+		    const uint32_t *drawn, float *x, uint32_t m);
 void cuda_ops_rmsnorm(struct kernels_ctx *ctx, const float *x, const float *weight, float eps,
 		      kernel_bf16 *out, uint32_t m, uint32_t d);
 void cuda_ops_rope_store(struct kernels_ctx *ctx, const struct kernel_rope_store *r);

@@ -55,12 +55,12 @@ void cuda_ops_gemm(struct kernels_ctx *ctx, const struct kernel_gemm *g)
 }
 
 void cuda_ops_embed(struct kernels_ctx *ctx, const struct kernel_weight *w, const uint32_t *tokens,
-		    float *x, uint32_t m)
+		    const uint32_t *drawn, float *x, uint32_t m)
 {
 	if (!ctx->failed && m)
 		cuda_ctx_check(ctx,
 			       cuda_embed(ctx->compute, w->data, cuda_memory_weight_ld(w->k),
-					  tokens, x, m, w->k),
+					  tokens, drawn, x, m, w->k),
 			       "embedding");
 }
 

@@ -8,13 +8,16 @@
  *
  * The device's block is one, so the copy waits for the kernels that read the last batch; the
  * staging blocks are a ring, and one is written again only when its step's `done` was seen. The
- * host is free from step_end() to step_wait(), which hands the results of all steps under way to
- * their callers.
+ * host is free from step_end() to step_wait(), which hands the results of the steps it waits for to
+ * their callers; meanwhile it may begin the next step. What that step takes from this one's draws
+ * never leaves the device: they lie in ctx->drawn until its own sampling, which waits, as all its
+ * kernels do, until they were copied out.
  *
  * Before the first step the graphs are recorded. A tiny step is run for that first, so that every
  * kernel has been loaded and every product has its algorithm: neither may happen while recording.
  */
 #include "base/assert.h"
+#include "base/bits.h"
 #include "base/mutant.h"
 #include "kernels/cuda/cuda_ctx.h"
 #include <errno.h>
@@ -133,10 +136,12 @@ void cuda_step_end(struct kernels_ctx *ctx)
 	finish(ctx, ctx->slot);
 }
 
-int cuda_step_wait(struct kernels_ctx *ctx)
+int cuda_step_wait(struct kernels_ctx *ctx, uint32_t left)
 {
+	uint32_t oldest = CUDA_CTX_SLOTS - BITS_MIN(left, CUDA_CTX_SLOTS);
+
 	if (cuda_ctx_enter(ctx))
-		for (uint32_t i = 0; i < CUDA_CTX_SLOTS; i++)
+		for (uint32_t i = 0; i < oldest; i++)
 			slot_finish(ctx, &ctx->slots[(ctx->next_slot + i) % CUDA_CTX_SLOTS]);
 	return ctx->failed ? -EIO : 0;
 }
@@ -163,7 +168,7 @@ bool cuda_step_prepare(struct kernels_ctx *ctx, struct kernel_batch *out)
 	if (!ctx->warmed)
 		more = warm_up(ctx);
 	else
-		more = cuda_step_wait(ctx) == 0 && cuda_graph_record(ctx);
+		more = cuda_step_wait(ctx, 0) == 0 && cuda_graph_record(ctx);
 	if (more)
 		cuda_batch_given(ctx, true, out);
 	return more;

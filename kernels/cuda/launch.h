@@ -68,9 +68,9 @@ struct cuda_rope {
 extern "C" {
 #endif
 
-/* x f32 [m][d] = row tokens[i] of w bf16 [.][ldw] */
+/* x f32 [m][d] = row kernel_token(tokens[i], drawn) of w bf16 [.][ldw] */
 cudaError_t cuda_embed(cudaStream_t stream, const uint16_t *w, uint32_t ldw, const uint32_t *tokens,
-		       float *x, uint32_t m, uint32_t d);
+		       const uint32_t *drawn, float *x, uint32_t m, uint32_t d);
 /* out bf16 [m][d] = x / rms(x) * weight */
 cudaError_t cuda_rmsnorm(cudaStream_t stream, const float *x, const float *weight, float eps,
 			 uint16_t *out, uint32_t m, uint32_t d);

@@ -22,6 +22,7 @@ MUTANTS = (
     ("step_batch_overwritten", "ops_step"), # the next batch while kernels still read this one
     ("step_before_its_batch", "ops_step"),  # kernels before their batch was copied
     ("step_results_early", "ops_step"),     # results are copied before they are computed
+    ("step_drawn_by_host", "ops_step"),     # a draw is read on the host before it is there
     ("step_staging_reused", "ops_step"),    # a staging buffer is written while it is copied
     ("ipc_stale_import", "mem_ipc"),        # an import outlives its last use
     ("vmm_views_alike", "mem_vmm"),         # what is for reading can be written

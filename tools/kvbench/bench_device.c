@@ -170,7 +170,7 @@ static uint64_t turns_ns(struct bench_device *d, const struct bench_load *load, 
 		load->run(load->arg, load->batch ? &given : NULL, first + i);
 	if (load->batch)
 		ops->step_end(d->ctx);
-	if (ops->step_wait(d->ctx) < 0)
+	if (ops->step_wait(d->ctx, 0) < 0)
 		return 0;
 	return BITS_MAX(units_now_ns() - from_ns, 1);
 }

@@ -84,7 +84,8 @@ static void run_embed(void *arg, const struct kernel_batch *given, uint32_t turn
 	struct kernel_weight w = o->table;
 
 	w.data = bench_ring_at(&o->tables, turn);
-	o->d.ops->embed(o->d.ctx, &w, given->tokens, bench_ring_at(&o->out_ring, turn), o->rows);
+	o->d.ops->embed(o->d.ctx, &w, given->tokens, given->drawn,
+			bench_ring_at(&o->out_ring, turn), o->rows);
 }
 
 static void run_norm(void *arg, const struct kernel_batch *given, uint32_t turn)

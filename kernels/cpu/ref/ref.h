@@ -13,7 +13,8 @@ void ref_attn(const struct kernel_attention *a);
 void ref_norm(const float *x, const float *weight, float eps, kernel_bf16 *out, uint32_t m,
 	      uint32_t d);
 void ref_rope(const struct kernel_rope_store *r);
-void ref_embed(const struct kernel_weight *w, const uint32_t *tokens, float *x, uint32_t m);
+void ref_embed(const struct kernel_weight *w, const uint32_t *tokens, const uint32_t *drawn,
+	       float *x, uint32_t m);
 void ref_copy_rows(const float *x, const uint32_t *rows, uint32_t count, uint32_t d, float *out);
 void ref_copy_page(uint64_t dst, uint64_t src, uint64_t bytes);
 void ref_sample(const float *logits, uint32_t v, const struct kernel_sample_params *p,

@@ -218,7 +218,7 @@ static void operations(struct ops_world *w, const struct kernel_batch *b)
 	const struct kernel_ops *ops = w->ops;
 	uint32_t s = b->sampled_count;
 
-	ops->embed(w->ctx, &w->embed, b->tokens, w->buf[OPS_X], b->rows);
+	ops->embed(w->ctx, &w->embed, b->tokens, b->drawn, w->buf[OPS_X], b->rows);
 	for (uint32_t i = 0; i < OPS_LAYERS; i++)
 		layer(w, b, i);
 	if (!s)
@@ -243,7 +243,7 @@ int ops_world_start(struct ops_world *w, bool graphs)
 		operations(w, &b);
 		w->ops->step_end(w->ctx);
 	}
-	return w->ops->step_wait(w->ctx);
+	return w->ops->step_wait(w->ctx, 0);
 }
 
 static void free_weight(struct ops_world *w, struct kernel_weight *weight)
@@ -300,7 +300,8 @@ void ops_world_submit(struct ops_world *w, const struct ops_item *items, uint32_
 
 	for (uint32_t i = 0; i < count; i++) {
 		struct ops_seq *seq = &w->seqs[items[i].seq];
-		bool again = seq->done == seq->token_count;
+		uint32_t tokens = seq->token_count + seq->drawing;
+		bool again = seq->done == tokens;
 		uint32_t pos0 = again ? seq->done - items[i].rows : seq->done;
 
 		t->seqs[i] = (struct kernel_seq){.row0 = rows,
@@ -308,16 +309,20 @@ void ops_world_submit(struct ops_world *w, const struct ops_item *items, uint32_
 						 .pos0 = pos0,
 						 .query_only = again,
 						 .pages = seq->pages};
-		memcpy(t->tokens + rows, seq->tokens + pos0, items[i].rows * sizeof(*t->tokens));
-		rows += items[i].rows;
+		for (uint32_t pos = pos0; pos < pos0 + items[i].rows; pos++)
+			t->tokens[rows++] = pos < seq->token_count ? seq->tokens[pos]
+								   : KERNEL_TOKEN_DRAWN | seq->draw;
 		seq->done = pos0 + items[i].rows;
-		if (seq->done < seq->token_count)
+		if (seq->done < tokens)
 			continue;
+		seq->drawing++;
+		seq->draw = drawn;
 		t->owner[drawn] = items[i].seq;
 		t->params[drawn] = params_of(items[i].seq, seq->done);
 		t->sampled[drawn++] = rows - 1;
 	}
 	t->batch = (struct kernel_batch){.tokens = t->tokens,
+					 .drawn = w->drawn,
 					 .seqs = t->seqs,
 					 .sampled = t->sampled,
 					 .params = t->params,
@@ -329,6 +334,7 @@ void ops_world_submit(struct ops_world *w, const struct ops_item *items, uint32_
 	if (w->ops->step_begin(w->ctx, &t->batch, &given) == KERNEL_STEP_RUN)
 		operations(w, &given);
 	w->ops->step_end(w->ctx);
+	w->drawn = t->drawn;
 }
 
 void ops_world_take(struct ops_world *w, const struct ops_step *t)
@@ -339,6 +345,7 @@ void ops_world_take(struct ops_world *w, const struct ops_step *t)
 		CHECK(t->drawn[i] < OPS_VOCAB && t->logprobs[i] <= 0);
 		seq->logprobs[seq->token_count] = t->logprobs[i];
 		seq->tokens[seq->token_count++] = t->drawn[i];
+		seq->drawing--;
 	}
 }
 
@@ -348,7 +355,7 @@ int ops_world_step(struct ops_world *w, const struct ops_item *items, uint32_t c
 	int r;
 
 	ops_world_submit(w, items, count, &step);
-	r = w->ops->step_wait(w->ctx);
+	r = w->ops->step_wait(w->ctx, 0);
 	if (r == 0)
 		ops_world_take(w, &step);
 	return r;

@@ -46,6 +46,8 @@ struct ops_seq {
 	float logprobs[OPS_TOKENS_MAX];
 	uint32_t token_count;
 	uint32_t done;
+	uint32_t drawing; /* tokens that steps under way will add; */
+	uint32_t draw;	  /* the last of them: which draw of its step */
 	uint64_t pages[OPS_PAGES_MAX];
 };
 
@@ -57,7 +59,8 @@ struct ops_world {
 	struct ops_layer layers[OPS_LAYERS];
 	float *out_norm, *inv_freq;
 	void *buf[OPS_BUFFERS];
-	uint8_t *pool; /* all pages */
+	uint8_t *pool;	       /* all pages */
+	const uint32_t *drawn; /* where the last step's draws will be */
 	struct ops_seq seqs[OPS_SEQS];
 };
 
@@ -85,7 +88,8 @@ void ops_world_fini(struct ops_world *w);
 
 /* One step; params of a draw follow from sequence and position. 0 or -EIO. */
 int ops_world_step(struct ops_world *w, const struct ops_item *items, uint32_t count);
-/* Its two halves; out must stay until the wait. */
+/* Its two halves; out must stay until the wait. A token that a step under way draws may be a row of
+ * the next step. */
 struct ops_step {
 	uint32_t tokens[OPS_ROWS_MAX];
 	struct kernel_seq seqs[OPS_SEQS];

@@ -58,7 +58,7 @@ static void begin_any(void)
 static void end(void)
 {
 	ops->step_end(ctx);
-	IS(ops->step_wait(ctx), 0);
+	IS(ops->step_wait(ctx, 0), 0);
 }
 
 static bool near(double got, double want, double absolute, double relative)
@@ -266,7 +266,8 @@ static void check_embed(uint32_t v, uint32_t d)
 {
 	struct kernel_weight w = ops_world_weight(ops, d, KERNEL_WEIGHT_PLAIN, v, d);
 	struct kernel_weight twin = twin_weight(d, KERNEL_WEIGHT_PLAIN, v, d);
-	uint32_t tokens[] = {v - 1, 0, v / 2, 0, v / 3}, m = ARRAY_LEN(tokens);
+	uint32_t tokens[] = {v - 1, KERNEL_TOKEN_DRAWN | 2, v / 2, 0, KERNEL_TOKEN_DRAWN};
+	const uint32_t drawn[] = {v / 3, v + 1, 1}, m = ARRAY_LEN(tokens);
 	uint32_t sampled[] = {1, 2, 4};
 	struct kernel_batch given;
 	float *x = ops->memory_new(ops, 2 * m * d * sizeof(*x));
@@ -278,11 +279,12 @@ static void check_embed(uint32_t v, uint32_t d)
 				     .sampled_count = ARRAY_LEN(sampled)},
 	      &given);
 	CHECK(!given.params);
-	ops->embed(ctx, &w, given.tokens, x, given.rows);
+	IS(ops->memory_write(ops, (void *)(uintptr_t)given.drawn, drawn, sizeof(drawn)), 0);
+	ops->embed(ctx, &w, given.tokens, given.drawn, x, given.rows);
 	ops->gather(ctx, x, given.sampled, given.sampled_count, d, x + m * d);
 	end();
 	child_read(got, x, m * d * sizeof(*got));
-	ref_embed(&twin, tokens, want, m);
+	ref_embed(&twin, tokens, drawn, want, m);
 	CHECK(memcmp(got, want, m * d * sizeof(*got)) == 0);
 	child_read(want, x + m * d, ARRAY_LEN(sampled) * d * sizeof(*got));
 	for (uint32_t i = 0; i < ARRAY_LEN(sampled); i++)

@@ -100,7 +100,7 @@ static void role_ahead(void)
 	IS(ops_world_start(&two, false), 0);
 	for (uint32_t i = 0; i < ARRAY_LEN(items); i++)
 		ops_world_submit(&one, &items[i], 1, &steps[i]);
-	IS(one.ops->step_wait(one.ctx), 0);
+	IS(one.ops->step_wait(one.ctx, 0), 0);
 	for (uint32_t i = 0; i < ARRAY_LEN(items); i++) {
 		ops_world_take(&one, &steps[i]);
 		IS(ops_world_step(&two, &items[i], 1), 0);
@@ -113,6 +113,43 @@ static void role_ahead(void)
 static void test_steps_ahead_of_the_device(void **state)
 {
 	assert_int_equal(child_run_seeds("ahead", NULL), 0);
+}
+
+/* Each step is begun before the last one's draws are known, and takes them on the device. */
+static void role_blind(void)
+{
+	static struct ops_step steps[2];
+	static const struct ops_item items[] = {{2, 33}, {0, 1}, {1, 3}};
+	static const struct ops_item next[] = {{1, 1}, {0, 1}, {2, 1}};
+	static const struct ops_item alone[] = {{2, 1}, {3, 140}};
+	const struct ops_item *lists[] = {items, next, next, alone, next, next};
+	const uint32_t counts[] = {3, 3, 3, 2, 3, 3};
+	const char *graphs = getenv("GRAPHS");
+
+	ops_world_init(&one);
+	ops_world_init(&two);
+	IS(ops_world_start(&one, graphs != NULL), 0);
+	IS(ops_world_start(&two, false), 0);
+	IS(ops_world_step(&one, &(struct ops_item){0, 70}, 1), 0);
+	IS(ops_world_step(&two, &(struct ops_item){0, 70}, 1), 0);
+	for (uint32_t i = 0; i < ARRAY_LEN(lists); i++) {
+		ops_world_submit(&one, lists[i], counts[i], &steps[i % 2]);
+		IS(one.ops->step_wait(one.ctx, 1), 0);
+		if (i > 0)
+			ops_world_take(&one, &steps[(i - 1) % 2]);
+		IS(ops_world_step(&two, lists[i], counts[i]), 0);
+	}
+	IS(one.ops->step_wait(one.ctx, 0), 0);
+	ops_world_take(&one, &steps[(ARRAY_LEN(lists) - 1) % 2]);
+	ops_world_same(&one, &two);
+	ops_world_fini(&one);
+	ops_world_fini(&two);
+}
+
+static void test_draws_stay_on_the_device(void **state)
+{
+	assert_int_equal(child_run("blind", NULL), 0);
+	assert_int_equal(child_run_seeds("blind", (const char *[]){"GRAPHS=1", NULL}), 0);
 }
 
 /* A sequence that is in the pages already: asked again, it stores nothing and answers the same. */
@@ -387,16 +424,25 @@ static void test_choice_of_a_kernel(void **state)
 static const struct child_role roles[] = {
 	{"choice", role_choice},
 
-	{"graph", role_graph},	 {"alone", role_alone}, {"digest", role_digest},
-	{"ahead", role_ahead},	 {"again", role_again}, {"memory", role_memory},
-	{"room", role_room},	 {"few", role_few},	{"launch", role_launch},
-	{"open", role_open},	 {"table", role_table}, {NULL, NULL},
+	{"graph", role_graph},
+	{"alone", role_alone},
+	{"digest", role_digest},
+	{"ahead", role_ahead},
+	{"again", role_again},
+	{"memory", role_memory},
+	{"room", role_room},
+	{"few", role_few},
+	{"launch", role_launch},
+	{"open", role_open},
+	{"table", role_table},
+	{"blind", role_blind},
+	{NULL, NULL},
 };
 
 CHILD_MAIN(ops_step, roles, cmocka_unit_test(test_graph_replay_equals_eager),
 	   cmocka_unit_test(test_batch_and_chunks_change_nothing),
 	   cmocka_unit_test(test_seeds_agree), cmocka_unit_test(test_steps_ahead_of_the_device),
-	   cmocka_unit_test(test_query_only), cmocka_unit_test(test_out_of_memory),
-	   cmocka_unit_test(test_no_room_for_graphs), cmocka_unit_test(test_launch_failure),
-	   cmocka_unit_test(test_no_such_device), cmocka_unit_test(test_table),
-	   cmocka_unit_test(test_choice_of_a_kernel))
+	   cmocka_unit_test(test_draws_stay_on_the_device), cmocka_unit_test(test_query_only),
+	   cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_no_room_for_graphs),
+	   cmocka_unit_test(test_launch_failure), cmocka_unit_test(test_no_such_device),
+	   cmocka_unit_test(test_table), cmocka_unit_test(test_choice_of_a_kernel))
