@@ -7,10 +7,12 @@
  * published statistics, and `ending`; and a sequence's atomic `cancelled` flag. No lock is held
  * while a sink is called or a step runs, so a sink may submit and cancel.
  *
- * A turn of the loop: take what is new, decide (sched_tick), start a step; while a device computes,
- * tell clients what came of the step before, take what is new and ask kvd for it (sched_prepare),
- * publish; finish the step, take kvd's events. It sleeps in kv_wait() only when no row could be
- * computed; engine_submit() and engine_cancel() wake it.
+ * A turn of the loop: take what is new, decide (sched_tick), start a step; finish the one before,
+ * if it is still under way; while the device computes, tell clients what came of that one, take
+ * what is new and ask kvd for it (sched_prepare), publish; finish the step, unless the next one may
+ * be started meanwhile (step_overlap()); take kvd's events. While the daemon is gone no step is
+ * under way in kv_wait(): when it returns its pages may be gone too. It sleeps there only when no
+ * row could be computed; engine_submit() and engine_cancel() wake it.
  */
 #include "engine/engine.h"
 #include "base/atomic.h"
@@ -121,33 +123,46 @@ static int take_events(struct engine *e, const struct kv_event *events, uint32_t
 	return doubtful ? forward_check(e->forward) : 0;
 }
 
+/* -EIO: the device failed. */
+static int turn(struct engine *e)
+{
+	struct kv_event events[EVENTS_MAX];
+
+	sched_tick(&e->sched, units_now_ns());
+	enum step_result step = step_start(e->step, &e->sched);
+	int r = step_finish(e->step, &e->sched, step == STEP_STARTED);
+
+	if (r < 0)
+		return r;
+	/* Who has ended leaves something to decide. */
+	bool busy = step_tell(e->step, &e->sched) || step == STEP_STARTED;
+
+	(void)take_inbox(e);
+	sched_prepare(&e->sched, units_now_ns());
+	publish(e); /* a step may take long, and who waits has changed */
+	r = step_finish(e->step, &e->sched, step_overlap(e->step, &e->sched));
+	if (r < 0)
+		return r;
+	uint64_t sleep_ns = busy ? 0 : sched_timeout_ns(&e->sched);
+	uint32_t count = kv_wait(e->kv, sleep_ns, events, EVENTS_MAX);
+
+	return take_events(e, events, count);
+}
+
 static void *run(void *arg)
 {
 	struct engine *e = arg;
 	const struct engine_config *c = &e->footprint.config;
-	struct kv_event events[EVENTS_MAX];
 	const char *failure = NULL;
+	int r = 0;
 
-	while (take_inbox(e)) {
-		sched_tick(&e->sched, units_now_ns());
-		enum step_result step = step_start(e->step, &e->sched);
-		/* Who has ended leaves something to decide. */
-		bool busy = step_tell(e->step, &e->sched) || step == STEP_STARTED;
-
-		(void)take_inbox(e);
-		sched_prepare(&e->sched, units_now_ns());
-		publish(e); /* a step may take long, and who waits has changed */
-		if (step == STEP_STARTED && step_finish(e->step, &e->sched) < 0) {
-			failure = fail(e);
-			break;
-		}
-		uint64_t sleep_ns = busy ? 0 : sched_timeout_ns(&e->sched);
-		uint32_t count = kv_wait(e->kv, sleep_ns, events, EVENTS_MAX);
-
-		if (take_events(e, events, count) < 0) {
-			failure = fail(e);
-			break;
-		}
+	while (r == 0 && take_inbox(e))
+		r = turn(e);
+	if (r == 0)
+		r = step_finish(e->step, &e->sched, 0);
+	if (r < 0) {
+		failure = fail(e);
+		step_forget(e->step);
 	}
 	sched_fini(&e->sched, failure, units_now_ns());
 	/* Last: whoever ends the process then finds that all requests have got their answer. */

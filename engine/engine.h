@@ -41,6 +41,7 @@ struct engine_config {
 	uint64_t kvd_wait_ns;	   /* how long new work waits for a dead daemon; 0: 30 s */
 	uint64_t memory_bytes_max; /* refuse to start beyond; 0: what the cgroup allows */
 	bool no_graphs;		   /* run every step eagerly */
+	bool no_overlap;	   /* choose a step's rows when the step before has ended */
 	/* The device has failed for good: all requests have ended, and no more can be served. On
 	 * the engine's thread. */
 	void (*failed)(void *ctx, const char *why);
@@ -151,6 +152,8 @@ struct engine_stats {
 	uint64_t preemptions;
 	uint64_t steps;
 	uint64_t step_tokens;
+	uint64_t early_steps; /* submitted while one computed */
+	uint64_t wasted_rows; /* of sequences whose last token was drawn meanwhile */
 	uint64_t kvd_reconnects;
 	uint64_t tail_bytes_copied;
 	uint64_t leased_blocks;

@@ -75,7 +75,8 @@ int footprint_init(struct footprint *f, const struct engine_config *config, char
 	f->step = (struct step_limits){.batch_tokens = c->batch_tokens,
 				       .chunk_tokens = c->chunk_tokens,
 				       .sequences_max = c->sequences_max,
-				       .vocab = c->model->h.vocab};
+				       .vocab = c->model->h.vocab,
+				       .overlap = c->model->ops->asynchronous && !c->no_overlap};
 	return check_figures(c, error, size);
 }
 

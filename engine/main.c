@@ -81,6 +81,17 @@ static int choose_kvd_mode(struct program *p)
 	return -EINVAL;
 }
 
+static int choose_overlap(struct program *p)
+{
+	const char *name = p->settings.overlap;
+
+	p->config.no_overlap = strcmp(name, "off") == 0;
+	if (!name[0] || p->config.no_overlap || strcmp(name, "on") == 0)
+		return 0;
+	snprintf(p->error, sizeof(p->error), "--overlap: `%s` is not on or off", name);
+	return -EINVAL;
+}
+
 static int read_secret(struct program *p)
 {
 	const char *path = p->settings.secret_file;
@@ -170,6 +181,8 @@ static int check_settings(struct program *p)
 
 	if (r == 0)
 		r = choose_kvd_mode(p);
+	if (r == 0)
+		r = choose_overlap(p);
 	if (r == 0)
 		r = read_secret(p);
 	if (r == 0)

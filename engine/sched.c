@@ -14,6 +14,10 @@
  * does unless it is alone, so that somebody always makes progress. Nobody is admitted while
  * somebody starves.
  *
+ * A sequence that is in a step under way may end here, and its client is told so at once; but its
+ * lease stays until that step has ended, since the device still writes to its pages. For the same
+ * reason it gives way only then (`yields`), and is left out of the step after.
+ *
  * All on the step loop's thread; nothing here blocks.
  */
 #include "engine/sched.h"
@@ -104,9 +108,15 @@ static void requeue(struct sched *d, struct seq *s, uint64_t now_ns)
 	enqueue(d, s);
 }
 
-/* Gives the lease back and waits for another one. false: no room to send, nothing happened. */
+/* Gives the lease back, now or when its step has ended, and waits for another one. false: no room
+ * to send, nothing happened. */
 static bool give_way(struct sched *d, struct seq *s, uint64_t now_ns)
 {
+	if (s->flights > 0) {
+		s->yields = true;
+		s->starving = false;
+		return true;
+	}
 	if (!seq_release(s, d->kv, d->config.page_tokens, true))
 		return false;
 	requeue(d, s, now_ns);
@@ -115,10 +125,10 @@ static bool give_way(struct sched *d, struct seq *s, uint64_t now_ns)
 
 /* --- endings -------------------------------------------------------------------------------- */
 
-/* Frees an ended sequence as soon as its lease is gone. */
+/* Frees an ended sequence as soon as no step needs its lease, and that is gone. */
 static void bury(struct sched *d, struct seq *s)
 {
-	if (s->asking)
+	if (s->asking || s->flights > 0)
 		return;
 	if (s->lease && !seq_release(s, d->kv, d->config.page_tokens, true))
 		return;
@@ -289,6 +299,7 @@ static void extend(struct sched *d, struct seq *s, enum kv_extend_kind kind)
 
 /* --- a new daemon ----------------------------------------------------------------------------- */
 
+/* No step is under way. */
 static void daemon_back(struct sched *d, uint64_t now_ns)
 {
 	LIST_FOR_EACH_SAFE (l, next, &d->active) {
@@ -315,7 +326,7 @@ static void daemon_back(struct sched *d, uint64_t now_ns)
 static struct seq *youngest(struct sched *d)
 {
 	for (struct list_link *l = d->active.prev; l != &d->active; l = l->prev) {
-		if (seq_of(l)->state != SEQ_ASKING)
+		if (seq_of(l)->state != SEQ_ASKING && !seq_of(l)->yields)
 			return seq_of(l);
 	}
 	return NULL;
@@ -448,24 +459,25 @@ static uint32_t feed(struct sched *d, struct seq *s, const struct kv_lease *leas
 {
 	uint32_t pt = d->config.page_tokens;
 	uint32_t known = seq_known_blocks(s);
+	uint32_t done = seq_done_soon(s), count = seq_count_soon(s);
 	uint64_t covered = (uint64_t)known * pt;
-	uint64_t soon = BITS_MIN((uint64_t)s->token_count, s->done + 2ull * d->config.chunk_tokens);
+	uint64_t soon = BITS_MIN((uint64_t)count, done + 2ull * d->config.chunk_tokens);
 
 	s->starving = false;
 	/* An EXTEND that brings nothing says that there is no further promise. */
 	if (s->barren > 0 && lease->block_count == known)
 		s->promised_blocks = BITS_MIN(s->promised_blocks, known);
 	if (known < s->promised_blocks || lease->block_count > known) {
-		if (covered < BITS_MAX(soon, s->done + 1ull))
+		if (covered < BITS_MAX(soon, done + 1ull))
 			extend(d, s, KV_EXTEND_PAGES);
 		return 0;
 	}
-	if (covered <= s->done && s->done < s->token_count) {
+	if (covered <= done && done < count && count < s->token_max) {
 		s->starving = kv_bind(d->kv, s->lease) != KV_OK;
 		CRASH_POINT("after_bind");
 		return s->starving ? 1 : 0;
 	}
-	return s->token_max - 1 > covered && covered <= s->done + AHEAD_TOKENS ? 1 : 0;
+	return s->token_max - 1 > covered && covered <= done + AHEAD_TOKENS ? 1 : 0;
 }
 
 static uint32_t tend(struct sched *d, struct seq *s, uint64_t now_ns)
@@ -473,7 +485,7 @@ static uint32_t tend(struct sched *d, struct seq *s, uint64_t now_ns)
 	struct kv_lease lease;
 
 	kv_lease(s->lease, &lease);
-	if (lease.call == KV_LEASE_REVOKED) {
+	if (s->yields || lease.call == KV_LEASE_REVOKED) {
 		(void)give_way(d, s, now_ns);
 		return 0;
 	}
@@ -586,8 +598,8 @@ static void expire(struct sched *d, uint64_t now_ns)
 	}
 	LIST_FOR_EACH_SAFE (l, next, &d->active) {
 		struct seq *s = seq_of(l);
-		bool stuck = s->state != SEQ_RUNNING || s->starving ||
-			     seq_rows_ready(s, d->config.page_tokens) == 0;
+		bool stuck = s->flights == 0 && (s->state != SEQ_RUNNING || s->starving ||
+						 seq_rows_ready(s, d->config.page_tokens) == 0);
 
 		if (stuck && waited_enough(d, d->lost_ns, now_ns))
 			refuse(d, s, 503, error, now_ns);

@@ -6,6 +6,10 @@
  *
  * Invariants: sealed_blocks * page_tokens <= done <= token_count; a RUNNING sequence has
  * done >= token_count - 1 exactly when its next row is its last.
+ *
+ * While a step is under way the next one is chosen: what it will have brought counts as there
+ * (seq_done_soon(), seq_count_soon()), but for the drawn token itself. Only a step that was seen to
+ * end moves `done`, and so what is sealed and kept.
  */
 #include "engine/seq.h"
 #include "base/assert.h"
@@ -55,7 +59,7 @@ void seq_free(struct seq *s)
 {
 	if (!s)
 		return;
-	ASSERT(!s->lease);
+	ASSERT(!s->lease && s->flights == 0);
 	free(s->tokens);
 	free(s);
 }
@@ -75,7 +79,9 @@ int seq_reserve(struct seq *s)
 
 void seq_drop_lease(struct seq *s, uint64_t now_ns)
 {
+	ASSERT(s->flights == 0);
 	s->lease = NULL;
+	s->yields = false;
 	s->done = 0;
 	s->started = 0;
 	s->barren = 0;
@@ -94,9 +100,38 @@ uint32_t seq_generated(const struct seq *s)
 	return s->token_count - s->prompt_count;
 }
 
+uint32_t seq_done_soon(const struct seq *s)
+{
+	return s->done + s->ahead_rows;
+}
+
+uint32_t seq_count_soon(const struct seq *s)
+{
+	return s->token_count + s->ahead_draws;
+}
+
+void seq_depart(struct seq *s, uint32_t rows, bool draws, uint32_t draw)
+{
+	s->flights++;
+	s->ahead_rows = rows;
+	s->ahead_draws = draws;
+	s->ahead_draw = draw;
+}
+
+void seq_land(struct seq *s)
+{
+	ASSERT(s->flights > 0);
+	if (--s->flights > 0)
+		return; /* what is ahead is the other's */
+	s->ahead_rows = 0;
+	s->ahead_draws = false;
+}
+
 uint32_t seq_rows_wanted(const struct seq *s)
 {
-	return s->done < s->token_count ? s->token_count - s->done : 1;
+	uint32_t done = seq_done_soon(s), count = seq_count_soon(s);
+
+	return done < count ? count - done : 1;
 }
 
 uint32_t seq_known_blocks(struct seq *s)
@@ -112,10 +147,13 @@ uint32_t seq_known_blocks(struct seq *s)
 uint32_t seq_rows_ready(struct seq *s, uint32_t page_tokens)
 {
 	uint64_t covered = (uint64_t)seq_known_blocks(s) * page_tokens;
+	uint32_t done = seq_done_soon(s), count = seq_count_soon(s);
 
-	if (s->done >= s->token_count)
-		return covered >= s->token_count;
-	return covered > s->done ? (uint32_t)BITS_MIN(covered, s->token_count) - s->done : 0;
+	if (s->ahead_draws && count >= s->token_max)
+		return 0;
+	if (done >= count)
+		return covered >= count;
+	return covered > done ? (uint32_t)BITS_MIN(covered, count) - done : 0;
 }
 
 uint32_t seq_promise(const struct seq *s, uint32_t page_tokens, uint32_t *out_decode_blocks)

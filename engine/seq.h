@@ -32,6 +32,13 @@ struct seq {
 	uint32_t prompt_count;
 	uint32_t echoed; /* prompt tokens whose log probabilities were delivered */
 
+	/* Of the steps under way. While there are any, the lease stays. */
+	uint32_t flights;    /* steps that it is in */
+	uint32_t ahead_rows; /* the latest of them: tokens that it brings into pages, */
+	bool ahead_draws;    /* whether it draws the next token, */
+	uint32_t ahead_draw; /* and as which draw of its step */
+	bool yields;	     /* gives way as soon as it is in none */
+
 	struct kvd_lease *lease;
 	uint32_t done;		  /* tokens whose K and V are in the pages */
 	uint32_t started;	  /* `done` at the lease's start: found, not computed */
@@ -62,7 +69,7 @@ struct seq {
 
 /* Copies args->tokens. NULL: no memory. */
 struct seq *seq_new(const struct engine_submit_args *args, uint32_t context, uint64_t now_ns);
-/* The lease must be gone. Accepts NULL. */
+/* The lease must be gone, and all steps that it was in. Accepts NULL. */
 void seq_free(struct seq *s);
 
 /* Makes room for all tokens that may come: called before it runs. 0 or -ENOMEM. */
@@ -71,12 +78,22 @@ int seq_reserve(struct seq *s);
 void seq_drop_lease(struct seq *s, uint64_t now_ns);
 
 uint32_t seq_generated(const struct seq *s);
+/* `done` and `token_count` as they are when the step under way has ended; the last token may not be
+ * known yet. */
+uint32_t seq_done_soon(const struct seq *s);
+uint32_t seq_count_soon(const struct seq *s);
 /* Leading blocks whose addresses are known now. */
 uint32_t seq_known_blocks(struct seq *s);
-/* Rows that it wants computed: at least 1, even when all its tokens are in pages (query only). */
+/* Rows that it wants computed in the next step: at least 1, even when all its tokens are in pages
+ * (query only). */
 uint32_t seq_rows_wanted(const struct seq *s);
-/* Of those, the rows whose pages are known. Looks at the lease's addresses. */
+/* Of those, the rows whose pages are known; none if the step under way draws its last token. Looks
+ * at the lease's addresses. */
 uint32_t seq_rows_ready(struct seq *s, uint32_t page_tokens);
+/* It is in one more step: what that brings. */
+void seq_depart(struct seq *s, uint32_t rows, bool draws, uint32_t draw);
+/* A step that it was in has ended; what that brought is noted by the caller. */
+void seq_land(struct seq *s);
 /* Blocks that the lease promises for the tokens there are now. */
 uint32_t seq_promise(const struct seq *s, uint32_t page_tokens, uint32_t *out_decode_blocks);
 /* Which token starts, given what the lease found: sets done and sealed_blocks. */

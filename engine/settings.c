@@ -59,6 +59,10 @@ const struct option_row settings_table[] = {
 	 AT(device)},
 	{"eager", SETTINGS_FLAG, NULL, "Compute",
 	 "Record no graphs on a GPU: each step launches its kernels one by one.", AT(eager)},
+	{"overlap", SETTINGS_TEXT, "ON", "Compute",
+	 "on: choose and submit the next step while a GPU computes one; off: when that one has "
+	 "ended. Answers do not depend on it. Default: on.",
+	 AT(overlap)},
 
 	{"kvd", SETTINGS_TEXT, "MODE", "KV cache",
 	 "auto (default): the daemon if there is one, else a private one that ends with this "

@@ -30,6 +30,7 @@ struct settings {
 	char name[SETTINGS_TEXT_MAX];
 	char device[SETTINGS_TEXT_MAX];
 	char log_level[SETTINGS_TEXT_MAX];
+	char overlap[SETTINGS_TEXT_MAX];
 	uint64_t port;
 	uint64_t connections;
 	uint64_t threads;

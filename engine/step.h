@@ -14,6 +14,7 @@ struct step_limits {
 	uint32_t chunk_tokens;
 	uint32_t sequences_max;
 	uint32_t vocab;
+	bool overlap; /* submit a step while one computes; the device must be asynchronous */
 };
 
 /* Rows of logits that one step may need: for the forward pass's plan. */
@@ -29,14 +30,22 @@ enum step_result {
 };
 
 /*
- * Chooses the rows of a step over d's running sequences, and starts it. Until step_finish() no
- * sequence that is in it may end or lose its lease.
+ * Chooses the rows of a step over d's running sequences, and starts it; at most one other may be
+ * under way. Until step_finish() no sequence that is in it may lose its lease (seq.flights).
  */
 enum step_result step_start(struct step *t, struct sched *d);
 /* Tells clients what came of the step before: a device computes meanwhile. false: nothing did. */
 bool step_tell(struct step *t, struct sched *d);
-/* After STEP_STARTED. 0, or -EIO: the device failed for good. */
-int step_finish(struct step *t, struct sched *d);
+/*
+ * Waits until no more than `left` steps are under way, and notes what came of the others. Clients
+ * must have been told of all that was noted before. 0, or -EIO: the device failed for good.
+ */
+int step_finish(struct step *t, struct sched *d, uint32_t left);
+/* How many steps may stay under way while the next one is chosen: 0 or 1. */
+uint32_t step_overlap(const struct step *t, const struct sched *d);
+uint32_t step_under_way(const struct step *t);
+/* The device has failed: nothing comes of the steps under way. */
+void step_forget(struct step *t);
 /* What waits to be told; for sched_init(). */
 struct tell *step_words(struct step *t);
 

@@ -82,6 +82,10 @@ static void write_counters(struct metrics_out *o, const struct engine_stats *s)
 	    s->preemptions);
 	one(o, "iterations_total", "counter", "Steps of the engine.", s->steps);
 	one(o, "iteration_tokens_total", "counter", "Rows of all steps.", s->step_tokens);
+	one(o, "early_iterations_total", "counter",
+	    "Steps that were submitted while the one before computed.", s->early_steps);
+	one(o, "wasted_rows_total", "counter",
+	    "Rows of answers whose end was learnt too late to leave them out.", s->wasted_rows);
 	one(o, "kvd_reconnects_total", "counter", "Times kvd came back.", s->kvd_reconnects);
 	one(o, "graph_steps_total", "counter", "Steps that replayed a recorded graph.",
 	    s->kernels.graph_steps);

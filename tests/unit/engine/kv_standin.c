@@ -49,12 +49,15 @@ struct kvd_lease {
 	struct node *tail;
 	uint32_t tail_tokens;
 	bool calls;
+	bool revoked;
 };
 
 struct kv {
 	struct kvd_layout layout;
 	uint64_t page_bytes;
+	const struct kernel_ops *device; /* whose memory it is; NULL: the host's */
 	char *memory;
+	void *ones; /* page_bytes */
 	uint64_t *free_page;
 	uint32_t free_count;
 	uint32_t page_count;
@@ -80,12 +83,23 @@ struct kv {
 
 static uint32_t setup_pages = 64;
 static uint32_t setup_magazine_max = UINT32_MAX;
+static const struct kernel_ops *setup_device;
 static struct kv *latest;
 
 void standin_setup(uint32_t pages, uint32_t magazine_max)
 {
 	setup_pages = pages;
 	setup_magazine_max = magazine_max;
+}
+
+void standin_device(const struct kernel_ops *ops)
+{
+	setup_device = ops;
+}
+
+void standin_revoke(struct kvd_lease *lease)
+{
+	lease->revoked = true;
 }
 
 struct kv *standin_latest(void)
@@ -105,7 +119,10 @@ static void post(struct kv *kv, struct kv_event ev)
 static void give_page(struct kv *kv, uint64_t page)
 {
 	/* Whoever reads a page that he does not own shall notice. */
-	memset((void *)page, 0xff, kv->page_bytes);
+	if (kv->device)
+		(void)kv->device->memory_write(kv->device, (void *)page, kv->ones, kv->page_bytes);
+	else
+		memset((void *)page, 0xff, kv->page_bytes);
 	kv->free_page[kv->free_count++] = page;
 }
 
@@ -409,7 +426,9 @@ void kv_lease(struct kvd_lease *l, struct kv_lease *out)
 				 .ready_tokens = ready,
 				 .block_count = l->block_count,
 				 .tail_tokens = l->tail_tokens,
-				 .call = l->calls ? KV_LEASE_CALLS : KV_LEASE_QUIET};
+				 .call = l->revoked ? KV_LEASE_REVOKED
+					 : l->calls ? KV_LEASE_CALLS
+						    : KV_LEASE_QUIET};
 	for (uint32_t b = ready / l->kv->layout.page_tokens; b < l->path && !out->follows_own; b++)
 		out->follows_own = l->node[b]->builder && l->node[b]->builder->owner;
 }
@@ -581,7 +600,12 @@ int kv_open(const struct kv_config *config, struct kv **out, char *error, size_t
 	kv->page_bytes = kvd_layout_page_bytes(&config->layout);
 	kv->page_count = setup_pages;
 	kv->magazine_max = setup_magazine_max;
-	kv->memory = aligned_alloc(64, bits_align_up(kv->page_bytes * setup_pages, 64));
+	kv->device = setup_device;
+	kv->memory = kv->device
+			     ? kv->device->memory_new(kv->device, kv->page_bytes * setup_pages)
+			     : aligned_alloc(64, bits_align_up(kv->page_bytes * setup_pages, 64));
+	kv->ones = malloc(kv->page_bytes);
+	memset(kv->ones, 0xff, kv->page_bytes);
 	kv->free_page = calloc(setup_pages, sizeof(*kv->free_page));
 	for (uint32_t i = 0; i < setup_pages; i++)
 		give_page(kv, (uint64_t)(uintptr_t)(kv->memory + i * kv->page_bytes));
@@ -616,7 +640,11 @@ void kv_close(struct kv *kv)
 	pthread_mutex_destroy(&kv->lock);
 	pthread_cond_destroy(&kv->cond);
 	free(kv->free_page);
-	free(kv->memory);
+	if (kv->device)
+		kv->device->memory_free(kv->device, kv->memory, kv->page_bytes * kv->page_count);
+	else
+		free(kv->memory);
+	free(kv->ones);
 	free(kv);
 }
 

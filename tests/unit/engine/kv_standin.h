@@ -24,6 +24,8 @@ struct standin_counts {
 	uint32_t node_pages; /* sealed, in the index */
 };
 
+/* Pages of the next kv_open() lie in that device's memory; NULL: the host's. */
+void standin_device(const struct kernel_ops *ops);
 /* Pages of the next kv_open(); one magazine refusal limit, UINT32_MAX for none. */
 void standin_setup(uint32_t pages, uint32_t magazine_max);
 void standin_counts(struct kv *kv, struct standin_counts *out);
@@ -34,6 +36,8 @@ void standin_die(struct kv *kv);
 void standin_come_back(struct kv *kv);
 /* Forgets everything that no lease holds. */
 void standin_evict_all(struct kv *kv);
+/* kvd wants the lease back. */
+void standin_revoke(struct kvd_lease *lease);
 /* The latest kv_open(). */
 struct kv *standin_latest(void);
 

@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "tests/test.h"
 #include "tests/unit/engine/kv_standin.h"
+#include "tests/unit/engine/late.h"
 #include "tests/unit/engine/toy.h"
 #include <errno.h>
 #include <pthread.h>
@@ -40,7 +41,7 @@ static void setup_config(struct fixture *f, uint32_t queue_max, uint32_t sequenc
 {
 	char error[256];
 
-	f->toy = toy_new(kernels_cpu(NULL), 1);
+	f->toy = toy_new(getenv("KVD_TEST_LATE") ? late_ops() : kernels_cpu(NULL), 1);
 	struct engine_config config = config_of(f->toy);
 
 	config.queue_max = queue_max;

@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "base/units.h"
 #include "tests/test.h"
+#include "tests/unit/engine/late.h"
 #include "tests/unit/engine/world.h"
 
 static uint32_t prompt[WORLD_TOKENS_MAX];
@@ -611,6 +612,8 @@ static void chaos_changes_no_token(void **state)
 
 static int fill_prompt(void **state)
 {
+	if (getenv("KVD_TEST_LATE"))
+		world_ops = late_ops();
 	world_random_tokens(prompt, WORLD_TOKENS_MAX, 77);
 	return 0;
 }

@@ -10,7 +10,9 @@
 #define FFN 160u
 #define HEADS 4u
 #define KV_HEADS 2u
-#define HEAD_DIM 16u
+#ifndef HEAD_DIM
+#define HEAD_DIM 16u /* GPUs want 64 */
+#endif
 #define VOCAB 203u
 #define CONTEXT 1024u
 #define QKV ((HEADS + 2 * KV_HEADS) * HEAD_DIM)
@@ -27,6 +29,17 @@ static float *random_f32(size_t count, float scale, uint64_t *seed)
 	return v;
 }
 
+/* In memory of the table's device. */
+static void *put(const struct kernel_ops *ops, float *src, size_t count)
+{
+	void *memory = ops->memory_new(ops, count * sizeof(*src));
+
+	assert_non_null(memory);
+	assert_int_equal(ops->memory_write(ops, memory, src, count * sizeof(*src)), 0);
+	free(src);
+	return memory;
+}
+
 static float *pack(const struct kernel_ops *ops, struct kernel_weight *w,
 		   enum kernel_weight_kind kind, uint32_t n, uint32_t k, uint64_t *seed)
 {
@@ -36,19 +49,19 @@ static float *pack(const struct kernel_ops *ops, struct kernel_weight *w,
 	w->n = n;
 	w->k = k;
 	w->bytes = ops->weight_bytes(kind, n, k);
-	w->data = aligned_alloc(64, bits_align_up(w->bytes, 64));
-	memset(w->data, 0, bits_align_up(w->bytes, 64));
+	w->data = ops->memory_new(ops, w->bytes);
+	assert_non_null(w->data);
 	ops->weight_pack(w, 0, n, src);
 	return src;
 }
 
-static float *norm_weight(uint64_t *seed)
+static float *norm_weight(const struct kernel_ops *ops, uint64_t *seed)
 {
 	float *v = malloc(HIDDEN * sizeof(*v));
 
 	for (uint32_t i = 0; i < HIDDEN; i++)
 		v[i] = 0.8f + 0.4f * (float)test_uniform(seed);
-	return v;
+	return put(ops, v, HIDDEN);
 }
 
 static void set_hparams(struct model *m, uint64_t seed)
@@ -68,9 +81,10 @@ static void set_hparams(struct model *m, uint64_t seed)
 				      .norm_eps = 1e-5f,
 				      .tied = true};
 	memcpy(m->digest, &seed, sizeof(seed));
-	m->inv_freq = malloc(HEAD_DIM / 2 * sizeof(*m->inv_freq));
+	float *inv_freq = malloc(HEAD_DIM / 2 * sizeof(*inv_freq));
 	for (uint32_t i = 0; i < HEAD_DIM / 2; i++)
-		m->inv_freq[i] = powf(10000, -2.0f * (float)i / HEAD_DIM);
+		inv_freq[i] = powf(10000, -2.0f * (float)i / HEAD_DIM);
+	m->inv_freq = put(m->ops, inv_freq, HEAD_DIM / 2);
 }
 
 struct toy *toy_new(const struct kernel_ops *ops, uint64_t seed)
@@ -78,8 +92,8 @@ struct toy *toy_new(const struct kernel_ops *ops, uint64_t seed)
 	struct toy *t = calloc(1, sizeof(*t));
 	struct model *m = &t->model;
 
-	set_hparams(m, seed);
 	m->ops = ops;
+	set_hparams(m, seed);
 	m->layer = calloc(LAYERS, sizeof(*m->layer));
 	float **all = calloc(4 * LAYERS, sizeof(*all));
 	t->qkv = all;
@@ -95,37 +109,49 @@ struct toy *toy_new(const struct kernel_ops *ops, uint64_t seed)
 		t->gate_up[i] =
 			pack(ops, &l->gate_up, KERNEL_WEIGHT_GATE_UP, 2 * FFN, HIDDEN, &seed);
 		t->down[i] = pack(ops, &l->down, KERNEL_WEIGHT_PLAIN, HIDDEN, FFN, &seed);
-		l->attn_norm = norm_weight(&seed);
-		l->ffn_norm = norm_weight(&seed);
+		l->attn_norm = norm_weight(ops, &seed);
+		l->ffn_norm = norm_weight(ops, &seed);
 	}
 	t->embed = pack(ops, &m->embed, KERNEL_WEIGHT_PLAIN, VOCAB, HIDDEN, &seed);
 	m->head = m->embed;
-	m->out_norm = norm_weight(&seed);
+	m->out_norm = norm_weight(ops, &seed);
 	return t;
+}
+
+static void drop(const struct kernel_ops *ops, struct kernel_weight *w)
+{
+	ops->memory_free(ops, w->data, w->bytes);
+}
+
+static void drop_floats(const struct kernel_ops *ops, float *v, size_t count)
+{
+	ops->memory_free(ops, v, count * sizeof(*v));
 }
 
 void toy_free(struct toy *t)
 {
+	const struct kernel_ops *ops = t->model.ops;
+
 	for (uint32_t i = 0; i < LAYERS; i++) {
 		struct model_layer *l = &t->model.layer[i];
 
-		free(l->qkv.data);
-		free(l->out.data);
-		free(l->gate_up.data);
-		free(l->down.data);
-		free(l->attn_norm);
-		free(l->ffn_norm);
+		drop(ops, &l->qkv);
+		drop(ops, &l->out);
+		drop(ops, &l->gate_up);
+		drop(ops, &l->down);
+		drop_floats(ops, l->attn_norm, HIDDEN);
+		drop_floats(ops, l->ffn_norm, HIDDEN);
 		free(t->qkv[i]);
 		free(t->out[i]);
 		free(t->gate_up[i]);
 		free(t->down[i]);
 	}
+	drop(ops, &t->model.embed);
+	drop_floats(ops, t->model.inv_freq, HEAD_DIM / 2);
+	drop_floats(ops, t->model.out_norm, HIDDEN);
 	free(t->qkv);
 	free(t->embed);
-	free(t->model.embed.data);
 	free(t->model.layer);
-	free(t->model.inv_freq);
-	free(t->model.out_norm);
 	free(t);
 }
 

@@ -14,6 +14,20 @@ const struct world_options world_defaults = {.pages = 64,
 					     .chunk_tokens = 32,
 					     .sequences_max = 8};
 
+const struct kernel_ops *world_ops;
+
+static const struct kernel_ops *ops_here(void)
+{
+	return world_ops ? world_ops : kernels_cpu(NULL);
+}
+
+static bool in_device_memory(const struct kernel_ops *ops)
+{
+	static const uint8_t none[sizeof(ops->device_uuid)];
+
+	return memcmp(ops->device_uuid, none, sizeof(none)) != 0;
+}
+
 static void init_loop(struct world *w, const struct world_options *o)
 {
 	const struct sched_config config = {.page_tokens = o->page_tokens,
@@ -26,7 +40,9 @@ static void init_loop(struct world *w, const struct world_options *o)
 	const struct step_limits limits = {.batch_tokens = o->batch_tokens,
 					   .chunk_tokens = o->chunk_tokens,
 					   .sequences_max = o->sequences_max,
-					   .vocab = w->toy->model.h.vocab};
+					   .vocab = w->toy->model.h.vocab,
+					   .overlap = w->toy->model.ops->asynchronous &&
+						      !o->no_overlap};
 
 	assert_int_equal(step_new(&limits, &w->step), 0);
 	sched_init(&w->sched, &config, w->kv, w->forward, w->toy->model.ops, &w->stats,
@@ -40,16 +56,18 @@ void world_init(struct world *w, const struct world_options *o)
 					      .sequences_max = o->sequences_max,
 					      .context = 1024,
 					      .page_tokens = o->page_tokens,
+					      .graphs = o->graphs,
 					      .threads = 1};
 	struct kv_config config = {0};
 	char error[200];
 
 	memset(w, 0, sizeof(*w));
 	w->now_ns = UNITS_NS_PER_S;
-	w->toy = toy_new(kernels_cpu(NULL), 1);
+	w->toy = toy_new(ops_here(), 1);
 	assert_int_equal(forward_new(&w->toy->model, &limits, &w->forward), 0);
 	config.layout = *forward_layout(w->forward);
 	standin_setup(o->pages, o->magazine_max);
+	standin_device(in_device_memory(ops_here()) ? ops_here() : NULL);
 	assert_int_equal(kv_open(&config, &w->kv, error, sizeof(error)), 0);
 	init_loop(w, o);
 }
@@ -58,6 +76,7 @@ void world_fini(struct world *w)
 {
 	struct standin_counts counts;
 
+	assert_int_equal(step_finish(w->step, &w->sched, 0), 0);
 	sched_fini(&w->sched, NULL, w->now_ns);
 	assert_true(list_empty(&w->sched.active) && list_empty(&w->sched.queue) &&
 		    list_empty(&w->sched.ended));
@@ -126,12 +145,13 @@ bool world_turn(struct world *w)
 	sched_tick(&w->sched, w->now_ns);
 	bool ran = step_start(w->step, &w->sched) == STEP_STARTED;
 
+	assert_int_equal(step_finish(w->step, &w->sched, ran), 0);
 	bool told = step_tell(w->step, &w->sched);
 
 	sched_prepare(&w->sched, w->now_ns);
+	uint32_t left = step_overlap(w->step, &w->sched);
 
-	if (ran)
-		assert_int_equal(step_finish(w->step, &w->sched), 0);
+	assert_int_equal(step_finish(w->step, &w->sched, left), 0);
 	uint32_t count = kv_wait(w->kv, 0, events, ARRAY_LEN(events));
 
 	for (uint32_t i = 0; i < count; i++)
@@ -165,6 +185,7 @@ void world_expected(const struct client *c, struct client *out)
 	struct world w;
 
 	o.pages = 128;
+	o.no_overlap = true;
 	world_init(&w, &o);
 	memset(out, 0, sizeof(*out));
 	out->args = c->args;

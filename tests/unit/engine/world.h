@@ -28,7 +28,12 @@ struct world_options {
 	uint32_t batch_tokens;
 	uint32_t chunk_tokens;
 	uint32_t sequences_max;
+	bool graphs;
+	bool no_overlap;
 };
+
+/* Where worlds compute; NULL: the CPU. */
+extern const struct kernel_ops *world_ops;
 
 /* What one request's client saw. */
 struct client {
@@ -56,7 +61,7 @@ bool world_turn(struct world *w);
 /* Turns until all of them are done; fails the test after a great many. */
 void world_run(struct world *w, struct client *clients, uint32_t count);
 void world_random_tokens(uint32_t *out, uint32_t count, uint64_t seed);
-/* What the request generates alone, in a world with memory in plenty. */
+/* What the request generates alone, in a world with memory in plenty, step after step. */
 void world_expected(const struct client *c, struct client *out);
 void assert_same_answer(const struct client *a, const struct client *b);
 
