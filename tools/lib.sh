@@ -5,8 +5,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 # Debian packages: what the build needs, and what the tests need beside it.
 build_packages=(gcc g++ libc6-dev meson ninja-build pkg-config libjemalloc-dev libcmocka-dev
-	libmicrohttpd-dev libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev python3
-	python3-pip python3-venv ca-certificates curl)
+	libmicrohttpd-dev libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev
+	liburing-dev python3 python3-pip python3-venv ca-certificates curl)
 test_packages=(binutils git)
 ci_packages=(clang libclang-rt-14-dev)
 

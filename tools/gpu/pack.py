@@ -14,7 +14,7 @@ import tempfile
 import deps as deps_of
 
 ROOTS = ["libcmocka-dev", "libjansson-dev", "libmicrohttpd-dev", "libpcre2-dev", "libutf8proc-dev",
-         "libxxhash-dev", "libjemalloc-dev", "pkgconf"]
+         "libxxhash-dev", "liburing-dev", "libjemalloc-dev", "pkgconf"]
 HOSTS = {"libc6", "libgcc-s1", "libstdc++6", "libcrypt1", "libc-bin"}
 BYTES_MAX = 60 << 20
 USELESS = ["usr/share/doc", "usr/share/man", "usr/share/lintian", "usr/share/locale", "usr/share/info",
