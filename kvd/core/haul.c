@@ -218,7 +218,8 @@ static uint32_t load_more(struct core *core, uint32_t haul, uint32_t count)
 /* Does the tier lack the node, and nobody is about to store it there? */
 static bool lacks(const struct core *core, uint32_t node, uint32_t t)
 {
-	return !rest_in(core, node, t) && !core->rests[node].claimed[t];
+	return !rest_in(core, node, t) &&
+	       (!core->rests[node].claimed[t] || MUTANT(STORE_TWICE));
 }
 
 /* The next of the queue and what its chain lacks in the tier. */

@@ -130,7 +130,8 @@ uint32_t index_find_stored(const struct core *core, uint32_t format, const uint6
 		const struct node *node = &core->nodes[at];
 		if (core->index[i].tag == tag && node->hash[0] == hash[0] &&
 		    node->hash[1] == hash[1] && node->format == format &&
-		    core->rests[at].generation[CORE_TIER_FILE] == generation)
+		    (core->rests[at].generation[CORE_TIER_FILE] == generation ||
+		     MUTANT(PARENT_BY_KEY)))
 			return at;
 	}
 	return CORE_NONE;

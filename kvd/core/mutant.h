@@ -54,7 +54,12 @@
 	M(LOSE_LATE, "followers of a late load are not called")                                    \
 	M(KEEP_BAD, "a block that could not be loaded stays in its tier")                          \
 	M(GENERATION_REUSED, "a slot that is written anew keeps its generation")                   \
-	M(LOAD_UNPAID, "pages to load into are taken without a promise")
+	M(LOAD_UNPAID, "pages to load into are taken without a promise")                           \
+	M(WAIT_FOR_LATE, "a load waits for a slot that a late transfer uses")                      \
+	M(STORE_TWICE, "a haul stores what another one stores already")                            \
+	M(CHILD_UNTOLD, "what is stored before its parent names no slot of it")                    \
+	M(PARENT_BY_KEY, "the parent of a restored block is found by its key alone")               \
+	M(FORGET_GENERATION, "generations that records name are given again")
 
 #define MUTANT_ENUM(name, text) MUTANT_##name,
 enum mutant {

@@ -105,7 +105,7 @@ bool rest_using(const struct core *core, uint32_t node)
 {
 	for (uint32_t t = 0; t < CORE_TIERS; t++)
 		if (rest_in(core, node, t) && core->rests[node].transfer[t] != CORE_NONE &&
-		    !core->transfers[core->rests[node].transfer[t]].late)
+		    (!core->transfers[core->rests[node].transfer[t]].late || MUTANT(WAIT_FOR_LATE)))
 			return true;
 	return false;
 }
@@ -306,7 +306,8 @@ void rest_put(struct core *core, uint32_t node, uint32_t t, uint32_t slot, uint6
 		return;
 	}
 	record_put(core, node);
-	record_children(core, node);
+	if (!MUTANT(CHILD_UNTOLD))
+		record_children(core, node);
 }
 
 /* A transfer that uses the slot keeps it until it is done. */

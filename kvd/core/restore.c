@@ -89,7 +89,8 @@ int core_restore(struct core *core, const struct core_record *r)
 	    r->slot.generation == 0 || r->slot.generation > RESTORE_GENERATION_MAX ||
 	    r->slot.bytes != tier_slot_bytes(core, &core->formats[r->format]))
 		return -EINVAL;
-	core->generation = BITS_MAX(core->generation, r->slot.generation);
+	if (!MUTANT(FORGET_GENERATION))
+		core->generation = BITS_MAX(core->generation, r->slot.generation);
 	uint32_t parent = find_parent(core, r);
 	if (parent == CORE_NONE)
 		return -ENOENT;
