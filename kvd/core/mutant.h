@@ -55,7 +55,7 @@
 	M(KEEP_BAD, "a block that could not be loaded stays in its tier")                          \
 	M(GENERATION_REUSED, "a slot that is written anew keeps its generation")                   \
 	M(LOAD_UNPAID, "pages to load into are taken without a promise")                           \
-	M(WAIT_FOR_LATE, "a load waits for a slot that a late transfer uses")                      \
+	M(WAIT_FOR_LATE, "when all transfers are late, loads wait for one of them")                \
 	M(STORE_TWICE, "a haul stores what another one stores already")                            \
 	M(CHILD_UNTOLD, "what is stored before its parent names no slot of it")                    \
 	M(PARENT_BY_KEY, "the parent of a restored block is found by its key alone")               \

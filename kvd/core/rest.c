@@ -105,7 +105,7 @@ bool rest_using(const struct core *core, uint32_t node)
 {
 	for (uint32_t t = 0; t < CORE_TIERS; t++)
 		if (rest_in(core, node, t) && core->rests[node].transfer[t] != CORE_NONE &&
-		    (!core->transfers[core->rests[node].transfer[t]].late || MUTANT(WAIT_FOR_LATE)))
+		    !core->transfers[core->rests[node].transfer[t]].late)
 			return true;
 	return false;
 }

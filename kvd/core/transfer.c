@@ -101,7 +101,7 @@ bool transfer_stuck(const struct core *core)
 
 	for (uint32_t t = 0; t < CORE_TIERS; t++)
 		moving += core->tiers[t].loading + core->tiers[t].storing;
-	return core->transfer_free == CORE_NONE && moving == 0;
+	return core->transfer_free == CORE_NONE && moving == 0 && !MUTANT(WAIT_FOR_LATE);
 }
 
 int transfer_load(struct core *core, uint32_t haul, uint32_t block)

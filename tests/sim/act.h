@@ -17,6 +17,7 @@ void act_session_unpin(struct sim *sim, int session, int pin);
 
 /* act_admin.c: what an operator asks. */
 void act_admin_step(struct sim *sim, int session);
+void act_admin_verify(struct sim *sim, int session);
 void act_admin_drain(struct sim *sim, int session, bool on);
 void act_admin_evict(struct sim *sim, int session, uint64_t pages);
 

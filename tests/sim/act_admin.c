@@ -39,7 +39,7 @@ static void act_admin_list(struct sim *sim, int session)
 	wire_send(sim, session, req, NULL, SIM_NONE, SIM_NONE);
 }
 
-static void act_admin_verify(struct sim *sim, int session)
+void act_admin_verify(struct sim *sim, int session)
 {
 	struct kvd_req req = {.op = KVD_OP_VERIFY, .out_bytes = sizeof(struct kvd_verify)};
 	bool asked = false;

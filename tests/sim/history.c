@@ -131,26 +131,40 @@ static void history_shell(struct sim *sim)
 	journal_step(sim);
 }
 
-/* Nothing moves any more, and who waits for a block must know by now. */
-static void history_quiet(struct sim *sim)
+/*
+ * The core does all that it can do at once. False: it waits for slabs; true: nothing moves any more,
+ * but what is late, and who waits for a block must know by now.
+ */
+static bool history_still(struct sim *sim, bool late)
 {
-	for (uint32_t i = 0; i < HISTORY_TURNS_MAX && core_busy(sim->core); i++)
-		core_time(sim->core, sim->now_ns);
-	life_expel(sim);
-	REPORT_REQUIRE(sim, !core_busy(sim->core), "the core is busy without end");
 	for (uint32_t i = 0; i < HISTORY_TURNS_MAX; i++) {
-		tiers_progress(sim, true);
-		core_time(sim->core, sim->now_ns);
+		for (uint32_t k = 0; k < HISTORY_TURNS_MAX && core_busy(sim->core); k++)
+			core_time(sim->core, sim->now_ns);
 		life_expel(sim);
-		if (!core_busy(sim->core) && !tiers_pending(sim, true)) {
-			coverage_count("quiet");
-			return;
-		}
-		journal_step(sim);
 		if (core_busy(sim->core) && orders_pending(sim))
-			return;
+			return false;
+		REPORT_REQUIRE(sim, !core_busy(sim->core), "the core is busy without end");
+		if (!tiers_pending(sim, late))
+			return true;
+		if (late)
+			tiers_progress(sim, true);
+		else
+			tiers_settle(sim);
+		core_time(sim->core, sim->now_ns);
+		journal_step(sim);
 	}
 	report_fail(sim, "the core never has moved all");
+}
+
+static void history_quiet(struct sim *sim)
+{
+	if (!history_still(sim, false))
+		return;
+	oracle_step(sim);
+	if (tiers_pending(sim, true))
+		coverage_count("quiet, but for what is late");
+	if (history_still(sim, true))
+		coverage_count("quiet");
 }
 
 /* Lets the shell work until the core has nothing left to do. */
@@ -254,6 +268,19 @@ static void history_ebb(struct sim *sim)
 		act_admin_evict(sim, admin, random_below(&sim->depths, SIM_PAGES_MAX));
 }
 
+/* The disks hang, and somebody reads all that is there: soon there is no transfer left. */
+static void history_storm(struct sim *sim)
+{
+	int admin = history_admin(sim);
+
+	if (admin != SIM_NONE)
+		act_admin_verify(sim, admin);
+	sim->storm = true;
+	if (history_still(sim, false))
+		coverage_count("storm");
+	sim->storm = false;
+}
+
 /* Sometimes all that moves comes to rest, and sometimes all ends. */
 static void history_tiers(struct sim *sim)
 {
@@ -265,7 +292,9 @@ static void history_tiers(struct sim *sim)
 		history_ebb(sim);
 	else if (choice < 14)
 		restart_now(sim);
-	if (choice < 14)
+	else if (choice < 16)
+		history_storm(sim);
+	if (choice < 16)
 		oracle_step(sim);
 }
 

@@ -190,7 +190,7 @@ void restart_now(struct sim *sim)
 	restart_forget(sim);
 	sim->life++;
 	sim->config.nodes_max = random_percent(&sim->depths, 35)
-					? random_range(&sim->depths, 6, 24)
+					? random_range(&sim->depths, 5, 15)
 					: random_range(&sim->depths, 24, 150);
 	world_make_core(sim);
 	restart_formats(sim, &r);

@@ -321,13 +321,15 @@ struct sim {
 	uint64_t life; /* of the daemon, from 1 */
 	uint64_t generation; /* the highest that this life gave to a slot */
 	uint64_t patience_ns; /* a transfer that takes longer is late */
-	uint32_t fails_percent;
+	uint32_t fails_percent; /* of the transfers */
+	uint32_t hangs_percent;
 	uint32_t rots_permille;
 	struct core_space_args space_args[SIM_SPACES_MAX];
 	struct sim_area area[CORE_TIERS][SIM_AREAS_MAX];
 	struct sim_transfer transfer[SIM_TRANSFERS_MAX];
 	struct sim_journal journal[SIM_AREAS_MAX];
 	struct sim_verify verify;
+	bool storm;  /* all that moves becomes late */
 	bool moving; /* the core is told of the end of a transfer */
 	char trace[SIM_TRACE_LINES][SIM_TRACE_BYTES];
 	uint64_t trace_next;

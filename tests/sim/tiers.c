@@ -325,8 +325,8 @@ void tiers_transfer(struct sim *sim, const struct core_transfer *order)
 	*t = (struct sim_transfer){.used = true, .order = *order, .begun_ns = sim->now_ns};
 	uint64_t slowness = tiers_area(sim, &order->slot)->slowness;
 	t->due_ns = sim->now_ns + delays_us[random_below(&sim->depths, 8)] * 1000ull * slowness;
-	if (random_percent(&sim->depths, 3))
-		t->due_ns += random_range(&sim->depths, 100, 3000) * 1000000ull;
+	if (random_percent(&sim->depths, sim->hangs_percent))
+		t->due_ns += random_range(&sim->depths, 100, 5000) * 1000000ull;
 	t->sum = tiers_pages_sum(sim, order);
 	if (order->kind == CORE_TRANSFER_LOAD)
 		tiers_spoil(sim, order);
@@ -477,6 +477,21 @@ void tiers_progress(struct sim *sim, bool all)
 		    t->due_ns > sim->now_ns)
 			tiers_late(sim, id);
 		if (all || t->due_ns <= sim->now_ns)
+			tiers_finish(sim, id);
+	}
+}
+
+void tiers_settle(struct sim *sim)
+{
+	uint32_t hangs = sim->storm ? 100 : random_percent(&sim->depths, 50) ? 60 : 0;
+
+	for (uint32_t id = 0; id < SIM_TRANSFERS_MAX; id++) {
+		const struct sim_transfer *t = &sim->transfer[id];
+		if (!t->used || t->late)
+			continue;
+		if (random_percent(&sim->depths, hangs))
+			tiers_late(sim, id);
+		else
 			tiers_finish(sim, id);
 	}
 }

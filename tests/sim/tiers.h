@@ -13,6 +13,8 @@ void tiers_init(struct sim *sim);
 void tiers_transfer(struct sim *sim, const struct core_transfer *order);
 /* Transfers whose time has come end, others are late. `all`: all end. */
 void tiers_progress(struct sim *sim, bool all);
+/* Each transfer ends, or is late and goes on. */
+void tiers_settle(struct sim *sim);
 /* Bytes rot, areas go down and come back. */
 void tiers_weather(struct sim *sim);
 /* All areas can be used. */

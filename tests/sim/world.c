@@ -173,6 +173,7 @@ static void world_tiers(struct sim *sim)
 			BITS_MAX(sim->config.pool_bytes[0] / 2, 16ull * WORLD_PAGE_BYTES);
 	sim->patience_ns = patience_ms[random_below(r, 3)] * 1000000ull;
 	sim->fails_percent = fails_percent[random_below(r, 3)];
+	sim->hangs_percent = random_percent(r, 80) ? 3 : 50;
 	sim->rots_permille = rots_permille[random_below(r, 3)];
 	tiers_init(sim);
 	coverage_count(dram ? "world with DRAM" : "world with files");
