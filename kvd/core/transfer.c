@@ -139,7 +139,8 @@ int transfer_store(struct core *core, uint32_t haul, uint32_t node, uint32_t tie
 	uint32_t depth = core->tiers[tier].loading > 0 ? 2 : core->tiers[tier].depth;
 
 	/* A slot that it had there and lost may still be used by something late. */
-	if (transfer_stuck(core) || core->rests[node].transfer[tier] != CORE_NONE)
+	if (transfer_stuck(core) ||
+	    (core->rests[node].transfer[tier] != CORE_NONE && !MUTANT(STORE_TWICE)))
 		return -ENOSPC;
 	if (full(core, core->tiers[tier].storing, tier) || core->tiers[tier].storing >= depth)
 		return -EAGAIN;
