@@ -173,6 +173,9 @@ static int devmem_records(struct devmem *d)
 	uint32_t total = DEVMEM_SLABS_MAX + DEVMEM_SPARES;
 
 	list_init(&d->spares);
+	int r = slabmap_init(&d->map, DEVMEM_SLABS_MAX);
+	if (r < 0)
+		return r;
 	d->slabs = calloc(DEVMEM_SLABS_MAX, sizeof(struct devmem_slab *));
 	d->records = calloc(total, sizeof(*d->records));
 	if (!d->slabs || !d->records)
@@ -210,6 +213,40 @@ int devmem_init(struct devmem *d, const char *memory, const char *wanted, uint64
 		devmem_say(d, &probe->found);
 	free(probe);
 	return r;
+}
+
+static void devmem_pin_run(struct work_job *job)
+{
+	struct devmem_device *x = CONTAINER_OF(job, struct devmem_device, job);
+	const struct device_ops *ops = x->owner->ops;
+
+	x->result = ops->pin(x->dev, x->pin, x->pin_bytes);
+	if (x->result < 0)
+		snprintf(x->error, sizeof(x->error), "%s", ops->failure(x->dev));
+}
+
+/* What one GPU has pinned is pinned for all of them; the second is told that it is there. */
+int devmem_pin(struct devmem *d, void *memory, size_t bytes, char *error, size_t size)
+{
+	ASSERT(bytes <= DEVMEM_PIN_BYTES);
+	for (uint32_t i = 0; i < d->device_count; i++) {
+		struct devmem_device *x = &d->devices[i];
+		if (x->lane < 0)
+			continue;
+		x->job.run = devmem_pin_run;
+		x->pin = memory;
+		x->pin_bytes = bytes;
+		int r = devmem_wait(d, (uint32_t)x->lane, &x->job);
+		if (r < 0)
+			snprintf(x->error, sizeof(x->error), "the driver does not answer");
+		else
+			r = x->result == -EEXIST ? 0 : x->result;
+		if (r < 0) {
+			snprintf(error, size, "GPU %u: %s", x->ordinal, x->error);
+			return r;
+		}
+	}
+	return 0;
 }
 
 uint32_t devmem_list(const struct devmem *d, struct kvd_device out[KVD_DEVICES_MAX])
@@ -304,6 +341,8 @@ void devmem_order(struct devmem *d, const struct core_order *order)
 
 	ASSERT(s && !s->busy && !s->waits);
 	s->order = *order;
+	if (order->kind == CORE_ORDER_SLAB_DESTROY)
+		slabmap_remove(&d->map, order->first_page);
 	if (order->kind == CORE_ORDER_SLAB_MAKE || s->importers.count == 0) {
 		devmem_submit(d, s);
 		return;
@@ -344,6 +383,17 @@ static bool devmem_was_made(const struct devmem *d, const struct devmem_slab *s)
 	       s->order.device < d->device_count && d->devices[s->order.device].lane >= 0;
 }
 
+static void devmem_map_add(struct devmem *d, const struct devmem_slab *s)
+{
+	struct slabmap_slab slab = {.first_page = s->order.first_page,
+				    .page_count = s->order.page_count,
+				    .device = s->order.device,
+				    .stride_bytes = s->order.stride_bytes,
+				    .address = s->memory.address};
+
+	slabmap_add(&d->map, &slab);
+}
+
 /* The GPU answers again. What it made is nobody's; when that is gone the record is spare. */
 static void devmem_late(struct devmem *d, struct devmem_slab *s)
 {
@@ -373,6 +423,8 @@ bool devmem_done(struct devmem *d, struct work_job *job, struct devmem_result *o
 	s->words = NULL;
 	s->busy = false;
 	*out = (struct devmem_result){s->order.kind, s->order.slab, s->result};
+	if (!s->given_up && s->order.kind == CORE_ORDER_SLAB_MAKE && s->result == 0)
+		devmem_map_add(d, s);
 	if (!s->given_up)
 		return true;
 	devmem_late(d, s);
@@ -420,6 +472,24 @@ int devmem_export(struct devmem *d, struct kvd_slab_wire *wire, int *out_fd)
 	if (!s || s->busy || s->waits || !s->memory.bytes)
 		return -ENOENT;
 	return d->ops->slab_export(d->devices[s->order.device].dev, &s->memory, wire, out_fd);
+}
+
+void devmem_page(struct devmem *d, uint32_t page, uint32_t *out_device, uint64_t *out_address)
+{
+	struct slabmap_slab *s = slabmap_find(&d->map, page);
+
+	ASSERT(s);
+	s->holds++;
+	*out_device = s->device;
+	*out_address = s->address + (page - s->first_page) * s->stride_bytes;
+}
+
+void devmem_page_end(struct devmem *d, uint32_t page)
+{
+	struct slabmap_slab *s = slabmap_find(&d->map, page);
+
+	ASSERT(s && s->holds > 0);
+	s->holds--;
 }
 
 /* --- importers ----------------------------------------------------------------------------------
@@ -532,5 +602,6 @@ void devmem_fini(struct devmem *d)
 	}
 	free(d->records);
 	free(d->slabs);
+	slabmap_fini(&d->map);
 	*d = (struct devmem){0};
 }

@@ -5,9 +5,11 @@
 
 #include "kernels/mem/device.h"
 #include "kvd/core/core.h"
+#include "kvd/slabmap.h"
 #include "kvd/work.h"
 
 #define DEVMEM_SLABS_MAX 4096u
+#define DEVMEM_PIN_BYTES (1ull << 30)
 
 struct devmem;
 struct devmem_slab;
@@ -21,6 +23,8 @@ struct devmem_device {
 	uint32_t ordinal;
 	int lane;
 	int result;
+	void *pin; /* host memory that is being pinned */
+	size_t pin_bytes;
 	uint32_t stuck; /* jobs on its lane that were given up and have not come back */
 	char error[256];
 };
@@ -33,6 +37,7 @@ struct devmem {
 	struct devmem_slab **slabs;  /* by the core's slab id */
 	struct devmem_slab *records; /* what they point to, and spares for those given up */
 	struct list_link spares;
+	struct slabmap map; /* slabs that are there and may be used */
 	uint64_t timeout_ns;			      /* for a GPU to make a slab */
 	uint32_t making_count;			      /* slabs that GPUs are making */
 	uint64_t pool_bytes_default[KVD_DEVICES_MAX]; /* see devprobe_pools() */
@@ -51,6 +56,13 @@ struct devmem_result {
  */
 int devmem_init(struct devmem *d, const char *memory, const char *wanted, uint64_t timeout_ns,
 		struct work *work, char *error, size_t size);
+/*
+ * Makes host memory (whole OS pages, mapped until devmem_fini()) fit for the copies of all GPUs;
+ * the host needs nothing. A piece of DEVMEM_PIN_BYTES or less, which is what a driver takes at
+ * once: nothing that is copied in one go may lie across two pieces. Before the loop turns, and
+ * while no worker has anything else to do. 0, or -errno with words in error[size].
+ */
+int devmem_pin(struct devmem *d, void *memory, size_t bytes, char *error, size_t size);
 /* The devices as clients are told of them. */
 uint32_t devmem_list(const struct devmem *d, struct kvd_device out[KVD_DEVICES_MAX]);
 
@@ -67,6 +79,13 @@ bool devmem_overdue(struct devmem *d, uint64_t now_ns, struct devmem_result *out
 uint64_t devmem_deadline_ns(const struct devmem *d);
 /* Completes `wire` for a slab that is there; *out_fd stays ours, -1: none. 0, -ENOENT. */
 int devmem_export(struct devmem *d, struct kvd_slab_wire *wire, int *out_fd);
+
+/*
+ * Where a page of the core's lies. Its slab is held, which the core must not destroy then, until
+ * devmem_page_end().
+ */
+void devmem_page(struct devmem *d, uint32_t page, uint32_t *out_device, uint64_t *out_address);
+void devmem_page_end(struct devmem *d, uint32_t page);
 
 /*
  * Who maps which slab. Only kinds whose memory cannot be taken from under a map need to know: a

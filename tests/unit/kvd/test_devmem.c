@@ -42,6 +42,7 @@ static struct core_order order_of(enum core_order_kind kind, uint32_t slab)
 {
 	return (struct core_order){.kind = kind,
 				   .slab = slab,
+				   .first_page = slab * 16,
 				   .page_count = 16,
 				   .stride_bytes = 128 * UNITS_KIB,
 				   .slab_bytes = 2 * UNITS_MIB};
