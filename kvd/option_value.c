@@ -225,6 +225,47 @@ static int value_space(const struct value_args *a)
 	return r;
 }
 
+static int value_file(const struct value_args *a)
+{
+	struct options *o = a->o;
+
+	if (!a->text[0] || strlen(a->text) >= OPTIONS_PATH_MAX) {
+		snprintf(a->why, a->size, "wants 1 to %u characters", OPTIONS_PATH_MAX - 1);
+		return -EINVAL;
+	}
+	for (uint32_t i = 0; i < o->file_count; i++) {
+		if (strcmp(o->files[i].path, a->text) == 0) {
+			snprintf(a->why, a->size, "'%.80s' is named twice", a->text);
+			return -EINVAL;
+		}
+	}
+	if (o->file_count == KVD_AREAS_MAX) {
+		snprintf(a->why, a->size, "more than %u", KVD_AREAS_MAX);
+		return -EINVAL;
+	}
+	strcpy(o->files[o->file_count++].path, a->text);
+	return 0;
+}
+
+/* A pair with the --file before it. */
+static int value_file_bytes(const struct value_args *a)
+{
+	struct options *o = a->o;
+	uint64_t v;
+
+	if (units_parse_bytes(a->text, &v) < 0)
+		return value_bad(a, "a size such as 100GiB");
+	int r = value_range(a, v);
+	if (r == 0 && (o->file_count == 0 || o->files[o->file_count - 1].bytes)) {
+		snprintf(a->why, a->size, "'%.80s' belongs behind the --file whose size it is",
+			 a->text);
+		r = -EINVAL;
+	}
+	if (r == 0)
+		o->files[o->file_count - 1].bytes = v;
+	return r;
+}
+
 int option_value_set(struct options *o, const struct option_row *row, const char *value, char *why,
 		     size_t size)
 {
@@ -234,6 +275,7 @@ int option_value_set(struct options *o, const struct option_row *row, const char
 		[OPTIONS_NUMBER] = value_number, [OPTIONS_TIME] = value_time,
 		[OPTIONS_MODE] = value_mode,	 [OPTIONS_LEVEL] = value_level,
 		[OPTIONS_UID] = value_uid,	 [OPTIONS_SPACE] = value_space,
+		[OPTIONS_FILE] = value_file,	 [OPTIONS_FILE_BYTES] = value_file_bytes,
 	};
 	struct value_args args = {o, row, value, why, size};
 

@@ -2,8 +2,8 @@
 /*
  * Reads argv and the configuration file by one table. The file has lines `name = value` with the
  * names of the flags, `#` starts a comment; a flag without a value is `name = yes` or `no`. What
- * argv says wins over the file, and lists (--namespace, --allow-uid) of argv replace those of the
- * file. Pure but for reading that file; runs once, before any thread.
+ * argv says wins over the file, and lists (--namespace, --allow-uid, --file) of argv replace those
+ * of the file. Pure but for reading that file; runs once, before any thread.
  */
 #include "kvd/options.h"
 #include "base/bits.h"
@@ -74,6 +74,30 @@ const struct option_row options_table[] = {
 	{"workers", OPTIONS_COUNT, "N", "Memory", "Threads that make and free slabs. Default: 2.",
 	 AT(workers), .min = 1, .max = 64},
 
+	{"dram-bytes", OPTIONS_BYTES, "BYTES", "Tiers",
+	 "Host memory for blocks that leave a GPU, pinned at start; 0: none. Default: with GPUs a "
+	 "quarter of the available memory, but at most half of the control group's limit; none "
+	 "where pages are host memory anyway, and none for a private child.",
+	 AT(dram_bytes), .max = 1ull << 50},
+	{"file", OPTIONS_FILE, "PATH", "Tiers",
+	 "Keep blocks in this file too, which is made if it is missing (0600) and survives the "
+	 "daemon; may be repeated, one for each disk. A private child has none.",
+	 0, 0},
+	{"file-bytes", OPTIONS_FILE_BYTES, "BYTES", "Tiers",
+	 "Size of the --file before it, all of it allocated at start. Default: as large as it is.",
+	 0, 0, .min = 256ull << 20, .max = 1ull << 44},
+	{"aio", OPTIONS_STRING, "NAME", "Tiers",
+	 "How files are read and written: `io_uring`, `threads`, or `auto` (default): io_uring "
+	 "where the kernel allows it.",
+	 AT(aio)},
+	{"file-timeout", OPTIONS_TIME, "TIME", "Tiers",
+	 "Nobody waits longer than this for a file, which is then degraded until it answers "
+	 "again. Default: 10s.",
+	 AT(file_timeout_ns), .min = UNITS_NS_PER_MS, .max = 3600 * UNITS_NS_PER_S},
+	{"file-throttle", OPTIONS_BYTES, "BYTES", "Tiers",
+	 "For tests: make each file no faster than this many bytes a second. Default: no limit.",
+	 AT(file_throttle), .min = 1024, .max = 1ull << 50},
+
 	{"socket", OPTIONS_STRING, "PATH", "Connections",
 	 "The socket. Default: kvd.sock in the runtime directory.", AT(socket)},
 	{"runtime-dir", OPTIONS_STRING, "DIR", "Connections",
@@ -141,6 +165,9 @@ void options_init(struct options *o)
 	*o = (struct options){
 		.device_memory = "auto",
 		.policy = "cost",
+		.dram_bytes = UINT64_MAX,
+		.aio = "auto",
+		.file_timeout_ns = 10 * UNITS_NS_PER_S,
 		.device_grace_ns = 100 * UNITS_NS_PER_MS,
 		.device_timeout_ns = 10 * UNITS_NS_PER_S,
 		.sessions_max = 64,
@@ -249,6 +276,21 @@ static int options_words(struct options *o, int argc, char **argv, char *error, 
 	return r;
 }
 
+/* Names that are one of a few. */
+static int options_names(const struct options *o, char *error, size_t size)
+{
+	if (!evict_policy(o->policy)) {
+		snprintf(error, size, "--policy: %s is none of lru, s3fifo, cost", o->policy);
+		return -EINVAL;
+	}
+	if (strcmp(o->aio, "auto") != 0 && strcmp(o->aio, "io_uring") != 0 &&
+	    strcmp(o->aio, "threads") != 0) {
+		snprintf(error, size, "--aio: %s is none of auto, io_uring, threads", o->aio);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 /* Twice over argv: the first pass finds --config, whose file then gives the ground for the second.
  */
 int options_parse(struct options *o, int argc, char **argv, char *error, size_t size)
@@ -268,10 +310,10 @@ int options_parse(struct options *o, int argc, char **argv, char *error, size_t 
 		o->space_count = 0;
 	if (given.uid_count)
 		o->uid_count = 0;
-	r = options_words(o, argc, argv, error, size);
-	if (r == 0 && !evict_policy(o->policy)) {
-		snprintf(error, size, "--policy: %s is none of lru, s3fifo, cost", o->policy);
-		r = -EINVAL;
+	if (given.file_count) {
+		memset(o->files, 0, sizeof(o->files));
+		o->file_count = 0;
 	}
-	return r;
+	r = options_words(o, argc, argv, error, size);
+	return r < 0 ? r : options_names(o, error, size);
 }

@@ -24,6 +24,11 @@ struct options_space {
 	uint64_t ceiling_bytes; /* 0: the pool */
 };
 
+struct options_file {
+	char path[OPTIONS_PATH_MAX];
+	uint64_t bytes; /* 0: as large as it is */
+};
+
 /* 0, "" and -1 mean "not given": server.c and paths.c know what then holds. */
 struct options {
 	char config[OPTIONS_PATH_MAX];
@@ -39,6 +44,10 @@ struct options {
 	char status_group[64];
 	uint32_t mode;
 	uint64_t pool_bytes;
+	uint64_t dram_bytes; /* UINT64_MAX: not given */
+	char aio[16];
+	uint64_t file_timeout_ns;
+	uint64_t file_throttle;
 	uint64_t pages_max;
 	uint64_t index_max;
 	uint64_t index_tokens_max;
@@ -62,19 +71,23 @@ struct options {
 	uint32_t uid_count;
 	struct options_space spaces[OPTIONS_SPACES_MAX];
 	uint32_t space_count;
+	struct options_file files[KVD_AREAS_MAX];
+	uint32_t file_count;
 };
 
 enum options_kind {
-	OPTIONS_FLAG,	/* bool */
-	OPTIONS_STRING, /* char[size] */
-	OPTIONS_BYTES,	/* uint64_t */
-	OPTIONS_COUNT,	/* uint64_t */
-	OPTIONS_NUMBER, /* int64_t, not negative when given */
-	OPTIONS_TIME,	/* uint64_t, ns */
-	OPTIONS_MODE,	/* uint32_t, octal */
-	OPTIONS_LEVEL,	/* int */
-	OPTIONS_UID,	/* appends to uids */
-	OPTIONS_SPACE,	/* appends to spaces */
+	OPTIONS_FLAG,	    /* bool */
+	OPTIONS_STRING,	    /* char[size] */
+	OPTIONS_BYTES,	    /* uint64_t */
+	OPTIONS_COUNT,	    /* uint64_t */
+	OPTIONS_NUMBER,	    /* int64_t, not negative when given */
+	OPTIONS_TIME,	    /* uint64_t, ns */
+	OPTIONS_MODE,	    /* uint32_t, octal */
+	OPTIONS_LEVEL,	    /* int */
+	OPTIONS_UID,	    /* appends to uids */
+	OPTIONS_SPACE,	    /* appends to spaces */
+	OPTIONS_FILE,	    /* appends to files */
+	OPTIONS_FILE_BYTES, /* of the last of them */
 };
 
 extern const struct option_row options_table[];

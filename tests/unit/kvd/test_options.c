@@ -60,6 +60,64 @@ static void test_policies(void **state)
 	assert_non_null(strstr(error, "lru, s3fifo, cost"));
 }
 
+static void test_files(void **state)
+{
+	assert_int_equal(PARSE(&o, "--file", "/a"), 0);
+	assert_int_equal(o.file_count, 1);
+	assert_int_equal(o.files[0].bytes, 0);
+	assert_int_equal(PARSE(&o, "--file=/a", "--file-bytes=1GiB", "--file=/b", "--file=/c",
+			       "--file-bytes", "2GiB"),
+			 0);
+	assert_int_equal(o.file_count, 3);
+	assert_string_equal(o.files[1].path, "/b");
+	assert_int_equal(o.files[0].bytes, UNITS_GIB);
+	assert_int_equal(o.files[1].bytes, 0);
+	assert_int_equal(o.files[2].bytes, 2 * UNITS_GIB);
+	assert_int_equal(PARSE(&o, "--file-bytes=1GiB", "--file=/a"), -EINVAL);
+	assert_non_null(strstr(error, "behind the --file"));
+	assert_int_equal(PARSE(&o, "--file=/a", "--file-bytes=1GiB", "--file-bytes=1GiB"), -EINVAL);
+	assert_int_equal(PARSE(&o, "--file=/a", "--file-bytes=1MiB"), -EINVAL);
+	assert_int_equal(PARSE(&o, "--file=/a", "--file=/a"), -EINVAL);
+	assert_non_null(strstr(error, "twice"));
+	const char *words[KVD_AREAS_MAX + 2] = {"kvd"};
+	char paths[KVD_AREAS_MAX + 1][16];
+	for (uint32_t i = 0; i <= KVD_AREAS_MAX; i++) {
+		snprintf(paths[i], sizeof(paths[i]), "--file=/%u", i);
+		words[i + 1] = paths[i];
+	}
+	assert_int_equal(parse(&o, KVD_AREAS_MAX + 1, words), 0);
+	assert_int_equal(parse(&o, KVD_AREAS_MAX + 2, words), -EINVAL);
+}
+
+/* The files of the command line are all of them, with no size of the configuration's. */
+static void test_files_of_argv_replace(void **state)
+{
+	const char *path = config_file("file = /a\nfile-bytes = 1GiB\nfile = /b\n");
+	char word[80];
+
+	snprintf(word, sizeof(word), "--config=%s", path);
+	assert_int_equal(PARSE(&o, word), 0);
+	assert_int_equal(o.file_count, 2);
+	assert_int_equal(o.files[0].bytes, UNITS_GIB);
+	assert_int_equal(PARSE(&o, word, "--file=/c"), 0);
+	assert_int_equal(o.file_count, 1);
+	assert_string_equal(o.files[0].path, "/c");
+	assert_int_equal(o.files[0].bytes, 0);
+	unlink(path);
+}
+
+static void test_tiers(void **state)
+{
+	assert_int_equal(PARSE(&o, "--log-level=info"), 0);
+	assert_int_equal(o.dram_bytes, UINT64_MAX);
+	assert_int_equal(o.file_timeout_ns, 10 * UNITS_NS_PER_S);
+	assert_int_equal(PARSE(&o, "--dram-bytes=0", "--aio=threads"), 0);
+	assert_int_equal(o.dram_bytes, 0);
+	assert_string_equal(o.aio, "threads");
+	assert_int_equal(PARSE(&o, "--aio=uring"), -EINVAL);
+	assert_non_null(strstr(error, "auto, io_uring, threads"));
+}
+
 static void test_both_spellings(void **state)
 {
 	assert_int_equal(PARSE(&o, "--pool-bytes", "8GiB", "--mode=0660", "--log-level=debug"), 0);
@@ -90,7 +148,7 @@ static void test_every_option_is_refused_a_wrong_value(void **state)
 	for (size_t i = 0; i < options_count; i++) {
 		const struct option_row *row = &options_table[i];
 		char word[128];
-		if (row->kind == OPTIONS_STRING)
+		if (row->kind == OPTIONS_STRING || row->kind == OPTIONS_FILE)
 			continue;
 		snprintf(word, sizeof(word), "--%s=:wrong:", row->name);
 		assert_int_equal(PARSE(&o, word), -EINVAL);
@@ -182,8 +240,10 @@ static void test_bad_files(void **state)
 	assert_non_null(strstr(error, "/nowhere/at/all"));
 }
 
-TEST_MAIN(options, cmocka_unit_test(test_defaults), cmocka_unit_test(test_both_spellings),
-	  cmocka_unit_test(test_policies), cmocka_unit_test(test_namespaces),
+TEST_MAIN(options, cmocka_unit_test(test_defaults), cmocka_unit_test(test_files),
+	  cmocka_unit_test(test_files_of_argv_replace), cmocka_unit_test(test_tiers),
+	  cmocka_unit_test(test_both_spellings), cmocka_unit_test(test_policies),
+	  cmocka_unit_test(test_namespaces),
 	  cmocka_unit_test(test_every_option_is_refused_a_wrong_value),
 	  cmocka_unit_test(test_ranges_are_kept), cmocka_unit_test(test_bad_lines),
 	  cmocka_unit_test(test_file), cmocka_unit_test(test_bad_files))
