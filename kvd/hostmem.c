@@ -84,3 +84,11 @@ uint64_t hostmem_pool_default(void)
 	hostmem_read("/proc/meminfo", text, sizeof(text));
 	return hostmem_pool_from(hostmem_meminfo(text, "MemAvailable:"), hostmem_limit());
 }
+
+uint64_t hostmem_available(void)
+{
+	char text[4096];
+
+	hostmem_read("/proc/meminfo", text, sizeof(text));
+	return BITS_MIN(hostmem_meminfo(text, "MemAvailable:"), hostmem_limit());
+}
