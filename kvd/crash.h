@@ -28,7 +28,9 @@
 	X(checkpoint_begun) /* a half has a new header, or will have soon */                       \
 	X(checkpoint_half)  /* some of the blocks have been walked */                              \
 	X(checkpoint_end)   /* the END of it is to be written */                                   \
-	X(checkpoint_done)  /* it is on the disk */
+	X(checkpoint_done)  /* it is on the disk */                                                \
+	X(slot_filled)	    /* a block is ready for its slot, nothing is written */                \
+	X(slot_written)	    /* it is there, the core does not know */
 
 enum crash_point {
 #define CRASH_ENUM(name) CRASH_##name,

@@ -12,6 +12,7 @@
 #include "kvd/hostmem.h"
 #include "kvd/server.h"
 #include "kvd/tenants.h"
+#include "kvd/tiers.h"
 #include <errno.h>
 #include <unistd.h>
 
@@ -95,6 +96,25 @@ uint32_t defaults_uid_sessions_max(const struct options *o)
 	return (uint32_t)(o->uid_sessions_max ? o->uid_sessions_max : usual);
 }
 
+static uint64_t defaults_tier_bytes(const struct core_tier_config *tier)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < tier->area_count; i++)
+		bytes += tier->area_segments[i] * tier->segment_bytes;
+	return bytes;
+}
+
+static void defaults_log_tiers(const struct core_config *config)
+{
+	const struct core_tier_config *files = &config->tiers[CORE_TIER_FILE];
+	char dram[32], file[32];
+
+	units_format_bytes(defaults_tier_bytes(&config->tiers[CORE_TIER_DRAM]), dram, sizeof(dram));
+	units_format_bytes(defaults_tier_bytes(files), file, sizeof(file));
+	log_info("start", "tiers: %s of DRAM, %u files of %s", dram, files->area_count, file);
+}
+
 void defaults_log(const struct options *o, const struct core_config *config,
 		  const struct paths *paths, const char *memory)
 {
@@ -108,6 +128,7 @@ void defaults_log(const struct options *o, const struct core_config *config,
 	for (uint32_t d = 0; d < config->device_count && config->device_count > 1; d++)
 		log_info("start", "of it on device %u: %s", d,
 			 units_format_bytes(config->pool_bytes[d], pool, sizeof(pool)));
+	defaults_log_tiers(config);
 	log_info("start",
 		 "policy %s, at most %u pages, %u index entries, %" PRIu64
 		 " index tokens, %u leases, %u formats: %s for records",
@@ -162,6 +183,7 @@ int defaults_check(struct options *o, char *error, size_t size)
 	uint64_t device_bytes[KVD_DEVICES_MAX];
 	devprobe_pools(&found, device_bytes);
 	struct core_config config = defaults_config(o, device_bytes, found.count);
+	tiers_expect(o, found.ops->kind != KVD_SLAB_HOST, &config);
 	r = defaults_check_core(o, &config, error, size);
 	if (r == 0)
 		defaults_log(o, &config, &paths, found.ops->name);

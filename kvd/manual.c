@@ -15,6 +15,7 @@ static const struct option_entry manual_files[] = {
 	{"/run/kvd/kvd.sock", "the socket of a daemon that runs as root or as a service"},
 	{"kvd.status", "beside the socket: figures for kvctl, readable without asking the daemon"},
 	{"kvd.lock", "beside the socket: held by the daemon that runs"},
+	{"--file", "holds blocks, and a journal of them that the next daemon reads"},
 	{"seed-NAME", "in the state directory: the key seed of a namespace"},
 };
 

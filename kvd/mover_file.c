@@ -6,6 +6,7 @@
  */
 #include "base/bits.h"
 #include "base/units.h"
+#include "kvd/crash.h"
 #include "kvd/mover_inside.h"
 
 static bool mover_file_writes(const struct mover_transfer *t)
@@ -30,6 +31,8 @@ static void mover_file_done(struct aio_op *op, int result)
 	/* Of what was late the area has heard. */
 	if (!t->late)
 		mover_area_result(mover_file_area(t), op->write, result);
+	if (op->write)
+		CRASH_POINT(slot_written);
 	mover_next(t, result);
 }
 
@@ -83,6 +86,8 @@ static void mover_file_submit(struct mover_transfer *t, uint64_t now_ns)
 		a->free_ns = BITS_MAX(a->free_ns, now_ns) +
 			     (uint64_t)((double)mover_file_bytes(t) * (double)UNITS_NS_PER_S /
 					(double)c->throttle_bytes_per_s);
+	if (write)
+		CRASH_POINT(slot_filled);
 	aio_submit(c->aio, &t->op);
 }
 

@@ -103,6 +103,20 @@ static void outputs_order(void *ctx, const struct core_order *order)
 	devmem_order(&s->devmem, order);
 }
 
+static void outputs_transfer(void *ctx, const struct core_transfer *transfer)
+{
+	struct server *s = ctx;
+
+	tiers_transfer(&s->tiers, transfer);
+}
+
+static void outputs_record(void *ctx, const struct core_record *record)
+{
+	struct server *s = ctx;
+
+	tiers_record(&s->tiers, record);
+}
+
 static void outputs_expel(void *ctx, uint32_t session)
 {
 	struct peer *p = outputs_peer(ctx, session);
@@ -122,6 +136,8 @@ const struct core_ops outputs_ops = {
 	.lease_row = outputs_lease_row,
 	.session_row = outputs_session_row,
 	.order = outputs_order,
+	.transfer = outputs_transfer,
+	.record = outputs_record,
 	.expel = outputs_expel,
 	.note = outputs_note,
 };

@@ -2,9 +2,10 @@
 /*
  * The daemon.
  *
- * Start: files and lock, signals and loop, workers and devices, core and namespaces, status file,
- * and the socket last: who can connect can be served. Stop: the socket first, then clients are
- * told, sessions closed, workers joined, slabs freed, files removed.
+ * Start: files and lock, signals and loop, workers and devices, tiers, core and namespaces, what
+ * the tiers have kept, status file, and the socket last: who can connect can be served. Stop: the
+ * socket first, then clients are told, sessions closed, transfers ended, workers joined, slabs
+ * freed, tiers closed, files removed.
  *
  * One thread turns the loop and is the only one that touches the core. A turn: take what epoll has,
  * serve each ring its share, let the core continue its cursors, ring doorbells, end who broke,
@@ -47,15 +48,19 @@ static void server_raise_files(void)
 static int server_init_core(struct server *s, const struct options *o, char *error, size_t size)
 {
 	s->config = defaults_config(o, s->devmem.pool_bytes_default, s->devmem.device_count);
-	int r = core_new(&s->config, &outputs_ops, s, &s->core);
+	int r = tiers_open(&s->tiers, o, &s->devmem, &s->work, &s->config, error, size);
 
+	if (r < 0)
+		return r;
+	r = core_new(&s->config, &outputs_ops, s, &s->core);
 	if (r < 0) {
 		snprintf(error, size, "%llu MiB for records: %s; lower --pages-max",
 			 core_bytes(&s->config) / UNITS_MIB, strerror(-r));
 		return r;
 	}
-	return tenants_add(s->core, o, core_pool_bytes(&s->config), s->paths.state_dir, &s->entropy,
-			   error, size);
+	r = tenants_add(s->core, o, core_pool_bytes(&s->config), s->paths.state_dir, &s->entropy,
+			error, size);
+	return r < 0 ? r : tiers_recover(&s->tiers, s->core, &s->work, error, size);
 }
 
 static int server_init_signals(struct server *s)
@@ -249,9 +254,14 @@ void server_fini(struct server *s)
 		loop_remove(&s->loop, &s->listen);
 		close(s->listen_fd);
 	}
-	if (s->core)
+	if (s->core) {
 		server_end_sessions(s);
+		server_loop_drain(s);
+	}
+	tiers_stop(&s->tiers);
 	server_stop_work(s);
+	tiers_fini(&s->tiers, s->hung);
+	s->hung |= s->tiers.stuck;
 	if (!s->hung)
 		pidwatch_free_all(s);
 	core_free(s->core);

@@ -13,6 +13,7 @@
 #include "kvd/paths.h"
 #include "kvd/ration.h"
 #include "kvd/status_file.h"
+#include "kvd/tiers.h"
 #include "kvd/turns.h"
 #include "kvd/work.h"
 #include <stdbool.h>
@@ -34,6 +35,7 @@ struct server {
 	struct work work;
 	int watch_lane; /* where drivers are asked about processes, or -1 */
 	struct devmem devmem;
+	struct tiers tiers;
 	struct status_file status;
 	struct kvd_status figures; /* what the status file will say next */
 	struct turns turns;

@@ -5,7 +5,8 @@
  * When is it right to sleep: no ring has a request, the core has no cursor to continue, and after
  * every client was told that we sleep (kvd_sleeps, a fence) a second look finds nothing. What comes
  * after that look rings a doorbell, which is in the epoll set. Timeouts are the earliest of: the
- * core's deadline, a handshake's, the next status update, the resumption of accepting.
+ * core's deadline, a transfer's, a handshake's, the next status update, the resumption of
+ * accepting.
  *
  * While rings keep us busy epoll is asked every 50 us only: sockets and deaths are rare, and a
  * system call costs as much as several requests.
@@ -31,6 +32,7 @@
 #define SERVER_LOOP_STATUS_NS (100 * UNITS_NS_PER_MS)
 #define SERVER_LOOP_ACCEPTS 16
 #define SERVER_LOOP_PAUSE_NS UNITS_NS_PER_S
+#define SERVER_LOOP_DRAIN_NS (5 * UNITS_NS_PER_S)
 
 /* --- sources -------------------------------------------------------------------------------- */
 
@@ -198,6 +200,7 @@ static void server_loop_status(struct server *s)
 	snprintf(f->device_memory, sizeof(f->device_memory), "%s", s->devmem.ops->name);
 	f->loop_p50_ns = turns_quantile_ns(&s->turns, 500);
 	f->loop_p99_ns = turns_quantile_ns(&s->turns, 990);
+	tiers_stat(&s->tiers, f);
 	status_file_write(&s->status, f);
 }
 
@@ -207,6 +210,8 @@ int server_loop_init(struct server *s)
 
 	if (r == 0)
 		r = loop_add(&s->loop, &s->ready, s->work.fd, EPOLLIN, server_loop_ready);
+	if (r == 0)
+		r = tiers_add_to_loop(&s->tiers, &s->loop);
 	if (r == 0 && s->listen_fd >= 0)
 		r = loop_add(&s->loop, &s->listen, s->listen_fd, EPOLLIN, server_loop_accept);
 	s->changed = true;
@@ -226,16 +231,26 @@ static void server_loop_reap(struct server *s)
 	}
 }
 
-/* Requests taken; how long it took goes into the histogram if there was something to do. */
+static uint32_t server_loop_tiers(struct server *s)
+{
+	uint32_t told = tiers_turn(&s->tiers, s->now_ns);
+
+	s->changed |= told > 0;
+	return told;
+}
+
+/* Requests taken, and transfers that the core was told of; how long it took goes into the histogram
+ * if there was something to do. */
 static uint32_t server_loop_turn(struct server *s)
 {
-	uint32_t taken = server_loop_serve(s);
+	uint32_t taken = server_loop_serve(s) + server_loop_tiers(s);
 
 	pidwatch_time(s);
 	server_loop_overdue(s);
 	server_loop_core(s);
 	server_loop_strangers(s);
 	server_loop_reap(s);
+	tiers_flush(&s->tiers, s->now_ns);
 	server_loop_bells(s);
 	server_loop_status(s);
 	return taken;
@@ -248,6 +263,7 @@ static uint64_t server_loop_deadline_ns(const struct server *s)
 	uint64_t at = BITS_MIN(core_deadline_ns(s->core), pidwatch_deadline_ns(s));
 
 	at = BITS_MIN(at, devmem_deadline_ns(&s->devmem));
+	at = BITS_MIN(at, tiers_deadline_ns(&s->tiers));
 	if (s->status.map && (s->changed || server_loop_unanswered(s)))
 		at = BITS_MIN(at, s->status_ns + SERVER_LOOP_STATUS_NS);
 	if (s->listen_resume_ns)
@@ -343,4 +359,22 @@ void server_loop_run(struct server *s)
 		if (!more && !s->stop)
 			server_loop_sleep(s);
 	}
+}
+
+/* Nobody is connected any more. */
+void server_loop_drain(struct server *s)
+{
+	uint64_t end_ns = units_now_ns() + SERVER_LOOP_DRAIN_NS;
+
+	tiers_close(&s->tiers);
+	while (tiers_pending(&s->tiers) && units_now_ns() < end_ns) {
+		(void)loop_wait(&s->loop, SERVER_LOOP_STATUS_NS);
+		s->now_ns = units_now_ns();
+		loop_dispatch(&s->loop);
+		(void)server_loop_tiers(s);
+		tiers_flush(&s->tiers, s->now_ns);
+	}
+	if (tiers_pending(&s->tiers))
+		log_warn("stop", "%u transfers do not end: what they stored is lost",
+			 tiers_pending(&s->tiers));
 }

@@ -9,5 +9,7 @@ struct server;
 int server_loop_init(struct server *s);
 /* Until SIGTERM, SIGINT, or the end of the one peer of a private child. */
 void server_loop_run(struct server *s);
+/* At the stop: what was begun between the tiers ends, or its time is over. */
+void server_loop_drain(struct server *s);
 
 #endif
