@@ -18,6 +18,8 @@
 
 #define DEFAULTS_PAGES_MIN 16384u
 #define DEFAULTS_PAGES_MAX (4u << 20)
+#define DEFAULTS_TIER_BLOCK (256 * UNITS_KIB)
+#define DEFAULTS_TIER_BLOCKS_MAX (16ull << 20)
 #define DEFAULTS_SPIN_US 20u
 #define DEFAULTS_SLAB_BYTES (64 * UNITS_MIB)
 #define DEFAULTS_SLAB_ALIGN (2 * UNITS_MIB)
@@ -55,6 +57,27 @@ static uint64_t defaults_slab_bytes(const struct core_config *c, uint32_t space_
 	return most > least ? BITS_MAX(bytes, most / 256) : bytes;
 }
 
+static uint64_t defaults_tier_bytes(const struct core_tier_config *tier)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < tier->area_count; i++)
+		bytes += tier->area_segments[i] * tier->segment_bytes;
+	return bytes;
+}
+
+void defaults_index(const struct options *o, struct core_config *c)
+{
+	uint64_t blocks = 0;
+
+	for (uint32_t t = 0; t < CORE_TIERS; t++)
+		blocks += defaults_tier_bytes(&c->tiers[t]) / DEFAULTS_TIER_BLOCK;
+	blocks = BITS_MIN(blocks, DEFAULTS_TIER_BLOCKS_MAX);
+	c->nodes_max = (uint32_t)(o->index_max ? o->index_max : 2ull * c->pages_max + blocks);
+	c->index_tokens_max =
+		o->index_tokens_max ? o->index_tokens_max : 64 * (c->pages_max + blocks);
+}
+
 struct core_config defaults_config(const struct options *o, const uint64_t *device_bytes,
 				   uint32_t device_count)
 {
@@ -68,6 +91,7 @@ struct core_config defaults_config(const struct options *o, const uint64_t *devi
 		.request_tokens_max = KVD_REQUEST_TOKENS_MAX,
 		.session_share_permille = (uint32_t)o->session_share * 10,
 		.policy = o->policy,
+		.store = (enum core_store)options_store(o),
 	};
 
 	for (uint32_t d = 0; d < device_count; d++)
@@ -77,8 +101,7 @@ struct core_config defaults_config(const struct options *o, const uint64_t *devi
 	pages = BITS_MAX(pages, (uint64_t)DEFAULTS_PAGES_MIN * device_count);
 	pages = BITS_MIN(pages, DEFAULTS_PAGES_MAX);
 	c.pages_max = (uint32_t)(o->pages_max ? o->pages_max : pages);
-	c.nodes_max = (uint32_t)(o->index_max ? o->index_max : 2ull * c.pages_max);
-	c.index_tokens_max = o->index_tokens_max ? o->index_tokens_max : 64ull * c.pages_max;
+	defaults_index(o, &c);
 	return c;
 }
 
@@ -94,15 +117,6 @@ uint32_t defaults_uid_sessions_max(const struct options *o)
 	uint64_t usual = BITS_MAX(o->sessions_max * 3 / 4, 1);
 
 	return (uint32_t)(o->uid_sessions_max ? o->uid_sessions_max : usual);
-}
-
-static uint64_t defaults_tier_bytes(const struct core_tier_config *tier)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < tier->area_count; i++)
-		bytes += tier->area_segments[i] * tier->segment_bytes;
-	return bytes;
 }
 
 static void defaults_log_tiers(const struct core_config *config)
@@ -184,6 +198,7 @@ int defaults_check(struct options *o, char *error, size_t size)
 	devprobe_pools(&found, device_bytes);
 	struct core_config config = defaults_config(o, device_bytes, found.count);
 	tiers_expect(o, found.ops->kind != KVD_SLAB_HOST, &config);
+	defaults_index(o, &config);
 	r = defaults_check_core(o, &config, error, size);
 	if (r == 0)
 		defaults_log(o, &config, &paths, found.ops->name);

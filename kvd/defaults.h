@@ -10,6 +10,8 @@
 /* device_bytes: what the pool of each device may take where nobody says; 0: it is the host's. */
 struct core_config defaults_config(const struct options *o, const uint64_t *device_bytes,
 				   uint32_t device_count);
+/* When config->tiers is known: an index that has room for what they hold, unless it was given. */
+void defaults_index(const struct options *o, struct core_config *config);
 uint32_t defaults_spin_us(const struct options *o);
 uint32_t defaults_uid_sessions_max(const struct options *o);
 /* The limits and their bytes, one log line each; memory: the kind that was taken. */

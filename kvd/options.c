@@ -58,10 +58,14 @@ const struct option_row options_table[] = {
 	 "at least 16384 for each, at most 4194304.",
 	 AT(pages_max), .min = 64, .max = 1u << 28},
 	{"index-max", OPTIONS_COUNT, "N", "Memory",
-	 "Entries of the prefix index. Default: twice --pages-max.", AT(index_max), .min = 64,
-	 .max = 1u << 28},
+	 "Entries of the prefix index. Default: twice --pages-max, and one per 256 KiB of tiers, "
+	 "at "
+	 "most 16777216 of those.",
+	 AT(index_max), .min = 64, .max = 1u << 28},
 	{"index-tokens-max", OPTIONS_COUNT, "N", "Memory",
-	 "Token ids kept in the index, 4 bytes each. Default: 64 per page record.",
+	 "Token ids kept in the index, 4 bytes each. Default: 64 per page record, and per entry "
+	 "for "
+	 "tiers.",
 	 AT(index_tokens_max), .min = 1024, .max = 1ull << 36},
 	{"policy", OPTIONS_STRING, "NAME", "Memory",
 	 "What goes first when pages are needed: `cost` (default), what is least likely to be "
@@ -90,6 +94,11 @@ const struct option_row options_table[] = {
 	 "How files are read and written: `io_uring`, `threads`, or `auto` (default): io_uring "
 	 "where the kernel allows it.",
 	 AT(aio)},
+	{"file-store", OPTIONS_STRING, "WHAT", "Tiers",
+	 "Which blocks are written to files: `likely` (default), those that are likely to be used "
+	 "while they are there; `used`, only those that have been used again, which spares the "
+	 "disk and loses hits where the files are large; `all`.",
+	 AT(file_store)},
 	{"file-timeout", OPTIONS_TIME, "TIME", "Tiers",
 	 "Nobody waits longer than this for a file, which is then degraded until it answers "
 	 "again. Default: 10s.",
@@ -167,6 +176,7 @@ void options_init(struct options *o)
 		.policy = "cost",
 		.dram_bytes = UINT64_MAX,
 		.aio = "auto",
+		.file_store = "likely",
 		.file_timeout_ns = 10 * UNITS_NS_PER_S,
 		.device_grace_ns = 100 * UNITS_NS_PER_MS,
 		.device_timeout_ns = 10 * UNITS_NS_PER_S,
@@ -277,6 +287,20 @@ static int options_words(struct options *o, int argc, char **argv, char *error, 
 }
 
 /* Names that are one of a few. */
+int options_store(const struct options *o)
+{
+	static const char *const names[] = {
+		[CORE_STORE_LIKELY] = "likely",
+		[CORE_STORE_USED] = "used",
+		[CORE_STORE_ALL] = "all",
+	};
+
+	for (uint32_t i = 0; i < ARRAY_LEN(names); i++)
+		if (strcmp(o->file_store, names[i]) == 0)
+			return (int)i;
+	return -EINVAL;
+}
+
 static int options_names(const struct options *o, char *error, size_t size)
 {
 	if (!evict_policy(o->policy)) {
@@ -286,6 +310,11 @@ static int options_names(const struct options *o, char *error, size_t size)
 	if (strcmp(o->aio, "auto") != 0 && strcmp(o->aio, "io_uring") != 0 &&
 	    strcmp(o->aio, "threads") != 0) {
 		snprintf(error, size, "--aio: %s is none of auto, io_uring, threads", o->aio);
+		return -EINVAL;
+	}
+	if (options_store(o) < 0) {
+		snprintf(error, size, "--file-store: %s is none of likely, used, all",
+			 o->file_store);
 		return -EINVAL;
 	}
 	return 0;

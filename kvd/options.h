@@ -48,6 +48,7 @@ struct options {
 	char aio[16];
 	uint64_t file_timeout_ns;
 	uint64_t file_throttle;
+	char file_store[16];
 	uint64_t pages_max;
 	uint64_t index_max;
 	uint64_t index_tokens_max;
@@ -94,6 +95,8 @@ extern const struct option_row options_table[];
 extern const size_t options_count;
 
 void options_init(struct options *o);
+/* enum core_store that --file-store names, or -EINVAL. */
+int options_store(const struct options *o);
 /*
  * argv, and the file that --config names; argv wins. 0, or -EINVAL with words in error[size].
  */

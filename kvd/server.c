@@ -52,6 +52,7 @@ static int server_init_core(struct server *s, const struct options *o, char *err
 
 	if (r < 0)
 		return r;
+	defaults_index(o, &s->config);
 	r = core_new(&s->config, &outputs_ops, s, &s->core);
 	if (r < 0) {
 		snprintf(error, size, "%llu MiB for records: %s; lower --pages-max",

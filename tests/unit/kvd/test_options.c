@@ -3,6 +3,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "kvd/core/core.h"
 #include "kvd/options.h"
 #include "tests/test.h"
 #include <unistd.h>
@@ -114,6 +115,11 @@ static void test_tiers(void **state)
 	assert_int_equal(PARSE(&o, "--dram-bytes=0", "--aio=threads"), 0);
 	assert_int_equal(o.dram_bytes, 0);
 	assert_string_equal(o.aio, "threads");
+	assert_int_equal(options_store(&o), CORE_STORE_LIKELY);
+	assert_int_equal(PARSE(&o, "--file-store=used"), 0);
+	assert_int_equal(options_store(&o), CORE_STORE_USED);
+	assert_int_equal(PARSE(&o, "--file-store=some"), -EINVAL);
+	assert_non_null(strstr(error, "likely, used, all"));
 	assert_int_equal(PARSE(&o, "--aio=uring"), -EINVAL);
 	assert_non_null(strstr(error, "auto, io_uring, threads"));
 }
