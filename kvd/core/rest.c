@@ -282,8 +282,8 @@ static void record_put(struct core *core, uint32_t node)
  */
 static void record_children(struct core *core, uint32_t node)
 {
-	for (uint32_t child = core->nodes[node].first_child;
-	     child != CORE_NONE && core->budget > 0; child = core->nodes[child].next_sibling) {
+	for (uint32_t child = core->nodes[node].first_child; child != CORE_NONE && core->budget > 0;
+	     child = core->nodes[child].next_sibling) {
 		core->budget--;
 		if (rest_in(core, child, CORE_TIER_FILE))
 			record_put(core, child);

@@ -259,9 +259,9 @@ static void client_why(struct sim *sim, const struct sim_pending *p, const struc
 	memcpy(&why, payload, sizeof(why));
 	REPORT_REQUIRE(sim, why.hit_tokens <= p->req.n && why.hit_tokens >= floor,
 		       "why: hit of %u tokens of %u, %u are held", why.hit_tokens, p->req.n, floor);
-	REPORT_REQUIRE(sim,
-		       why.cause <= KVD_WHY_SHORT ||
-			       (why.cause == KVD_WHY_IN_TIER && sim->has_tiers), "why: cause %u", why.cause);
+	REPORT_REQUIRE(
+		sim, why.cause <= KVD_WHY_SHORT || (why.cause == KVD_WHY_IN_TIER && sim->has_tiers),
+		"why: cause %u", why.cause);
 	REPORT_REQUIRE(sim, memchr(why.text, 0, sizeof(why.text)), "why: text without end");
 	coverage_why(why.cause);
 }
@@ -300,10 +300,10 @@ static void client_verify(struct sim *sim, const struct kvd_rep *rep, const void
 		       (uint32_t)sim->verify.blocks, (uint32_t)sim->verify.bad,
 		       (uint32_t)sim->verify.failed, (uint32_t)found.blocks, (uint32_t)found.bad,
 		       (uint32_t)found.failed);
-	coverage_count(found.bad	? "VERIFY, bad blocks"
-		       : found.failed	? "VERIFY, failed blocks"
-		       : found.blocks	? "VERIFY, good blocks"
-					: "VERIFY, no blocks");
+	coverage_count(found.bad      ? "VERIFY, bad blocks"
+		       : found.failed ? "VERIFY, failed blocks"
+		       : found.blocks ? "VERIFY, good blocks"
+				      : "VERIFY, no blocks");
 	if (!rep->aux)
 		coverage_count("VERIFY, all");
 }

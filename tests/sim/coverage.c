@@ -178,8 +178,7 @@ bool coverage_print(uint64_t times_min)
 {
 	static const char *const row_names[] = {"NONE", "OK", "CALL", "REVOKED"};
 	static const char *const causes[] = {"HIT",	     "NEVER_SEEN",  "EVICTED", "BUILDING",
-					     "OTHER_FORMAT", "QUARANTINED", "SHORT",
-					     "IN_TIER"};
+					     "OTHER_FORMAT", "QUARANTINED", "SHORT",   "IN_TIER"};
 	bool ok = true;
 
 	coverage_print_rest();

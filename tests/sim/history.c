@@ -3,8 +3,8 @@
  * history.c: what happens next, until the end.
  *
  * A step moves the clock a little, lets one party act, sometimes lets the shell call the core on
- * its own account, and then asks the oracle. With tiers the daemon dies now and then. At the end everybody leaves, all dead are proven, the
- * index is evicted, and nothing may be left.
+ * its own account, and then asks the oracle. With tiers the daemon dies now and then. At the end
+ * everybody leaves, all dead are proven, the index is evicted, and nothing may be left.
  */
 #include "tests/sim/history.h"
 
@@ -85,7 +85,8 @@ static void history_act(struct sim *sim)
 	int lease = history_lease(sim);
 	int evil = sim->with_evil && choice >= 92 ? history_session(sim, true) : SIM_NONE;
 
-	if (sim->draining && random_percent(&sim->random, sim->has_tiers ? 15 : 25) && history_admin(sim) != SIM_NONE)
+	if (sim->draining && random_percent(&sim->random, sim->has_tiers ? 15 : 25) &&
+	    history_admin(sim) != SIM_NONE)
 		act_admin_drain(sim, history_admin(sim), false);
 	else if (choice < 2 || session == SIM_NONE)
 		history_life(sim);
@@ -132,8 +133,8 @@ static void history_shell(struct sim *sim)
 }
 
 /*
- * The core does all that it can do at once. False: it waits for slabs; true: nothing moves any more,
- * but what is late, and who waits for a block must know by now.
+ * The core does all that it can do at once. False: it waits for slabs; true: nothing moves any
+ * more, but what is late, and who waits for a block must know by now.
  */
 static bool history_still(struct sim *sim, bool late)
 {

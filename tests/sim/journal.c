@@ -187,7 +187,8 @@ static void journal_check_area(struct sim *sim, uint32_t area)
 	}
 	for (uint32_t at = 0; at < SIM_CELLS_MAX; at++)
 		REPORT_REQUIRE(sim, !map.at[at] || map.at[at]->stale,
-			       "area %u: the journal has a block at %u, the core has not", area, at);
+			       "area %u: the journal has a block at %u, the core has not", area,
+			       at);
 }
 
 void journal_check(struct sim *sim)

@@ -155,10 +155,10 @@ static void restart_block(struct sim *sim, struct restart *r, struct sim_record 
 	/* A weak hash says nothing. */
 	if (rc == 0 && MUTANT_HASH_MASK == UINT64_MAX && random_percent(&sim->depths, 3))
 		restart_lie(sim, s);
-	coverage_count(rc == 0		? "restore"
-		       : rc == -ENOENT	? "restore, no parent"
-		       : rc == -EEXIST	? "restore, there already"
-					: "restore, no room");
+	coverage_count(rc == 0	       ? "restore"
+		       : rc == -ENOENT ? "restore, no parent"
+		       : rc == -EEXIST ? "restore, there already"
+				       : "restore, no room");
 }
 
 /* What the new core did not take is forgotten, or may come back one day. */

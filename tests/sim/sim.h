@@ -42,7 +42,7 @@
 #define SIM_SLABS_MAX 64u
 #define SIM_PINS_MAX 8u
 #define SIM_TICKETS_MAX 8u
-#define SIM_AREAS_MAX 3u /* of one tier */
+#define SIM_AREAS_MAX 3u  /* of one tier */
 #define SIM_CELLS_MAX 96u /* of one area */
 #define SIM_CELL_WORDS 64u
 #define SIM_TRANSFERS_MAX 64u
@@ -264,7 +264,7 @@ struct sim_area {
 	uint32_t cells;
 	uint32_t slowness; /* its transfers take so many times as long */
 	struct sim_cell cell[SIM_CELLS_MAX];
-	uint64_t lost[SIM_CELLS_MAX]; /* the generation of which the core was told that it is lost */
+	uint64_t lost[SIM_CELLS_MAX]; /* by first cell: the generation that could not be read */
 };
 
 /* What VERIFY found since it was asked. */
@@ -318,9 +318,9 @@ struct sim {
 	struct sim_slab slab[SIM_SLABS_MAX];
 	struct sim_page page[SIM_PAGES_MAX];
 	bool has_tiers;
-	uint64_t life; /* of the daemon, from 1 */
-	uint64_t generation; /* the highest that this life gave to a slot */
-	uint64_t patience_ns; /* a transfer that takes longer is late */
+	uint64_t life;		/* of the daemon, from 1 */
+	uint64_t generation;	/* the highest that this life gave to a slot */
+	uint64_t patience_ns;	/* a transfer that takes longer is late */
 	uint32_t fails_percent; /* of the transfers */
 	uint32_t hangs_percent;
 	uint32_t rots_permille;

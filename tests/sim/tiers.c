@@ -57,9 +57,8 @@ void tiers_init(struct sim *sim)
 		for (uint32_t a = 0; a < sim->config.tiers[t].area_count; a++) {
 			const struct core_tier_config *c = &sim->config.tiers[t];
 			sim->area[t][a].there = true;
-			sim->area[t][a].cells =
-				(uint32_t)(c->area_segments[a] * c->segment_bytes /
-					   TIERS_CELL_BYTES);
+			sim->area[t][a].cells = (uint32_t)(c->area_segments[a] * c->segment_bytes /
+							   TIERS_CELL_BYTES);
 			sim->area[t][a].slowness = slowness[random_below(&sim->depths, 4)];
 		}
 }
@@ -307,11 +306,11 @@ void tiers_transfer(struct sim *sim, const struct core_transfer *order)
 	static const uint16_t delays_us[] = {0, 100, 500, 1000, 1000, 3000, 10000, 30000};
 	static const char *const names[] = {"store", "load", "verify"};
 
-	report_trace(sim, "  transfer %u: %s tier %u area %u at %u, generation %u, page %u, from %u",
-		     order->id, names[order->kind], order->slot.tier, order->slot.area,
-		     (uint32_t)order->slot.offset_bytes, (uint32_t)order->slot.generation,
-		     order->part_count ? order->pages[0] : 0,
-		     (uint32_t)order->from_slot.generation);
+	report_trace(
+		sim, "  transfer %u: %s tier %u area %u at %u, generation %u, page %u, from %u",
+		order->id, names[order->kind], order->slot.tier, order->slot.area,
+		(uint32_t)order->slot.offset_bytes, (uint32_t)order->slot.generation,
+		order->part_count ? order->pages[0] : 0, (uint32_t)order->from_slot.generation);
 	REPORT_REQUIRE(sim, order->id < SIM_TRANSFERS_MAX && !sim->transfer[order->id].used,
 		       "transfer %u is under way already", order->id);
 	tiers_require_slot(sim, order, &order->slot);
@@ -432,7 +431,7 @@ static void tiers_cover(const struct sim_transfer *t, int result)
 
 	coverage_count(words[t->order.kind][2 * t->late + (result < 0)]);
 	if (result == -EBADMSG)
-		coverage_count(t->order.kind == CORE_TRANSFER_STORE ? "store, of a bad slot"
+		coverage_count(t->order.kind == CORE_TRANSFER_STORE  ? "store, of a bad slot"
 			       : t->order.kind == CORE_TRANSFER_LOAD ? "load, of a bad slot"
 								     : "verify, of a bad slot");
 }
@@ -440,8 +439,8 @@ static void tiers_cover(const struct sim_transfer *t, int result)
 static void tiers_finish(struct sim *sim, uint32_t id)
 {
 	struct sim_transfer *t = &sim->transfer[id];
-	int result = t->order.kind == CORE_TRANSFER_STORE ? tiers_store(sim, t)
-							  : tiers_load(sim, t);
+	int result =
+		t->order.kind == CORE_TRANSFER_STORE ? tiers_store(sim, t) : tiers_load(sim, t);
 
 	report_trace(sim, "transfer %u done: %d%s", id, result, t->late ? ", late" : "");
 	tiers_count_verify(sim, t, result);
