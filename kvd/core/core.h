@@ -254,7 +254,8 @@ void core_complete(struct core *core, enum core_order_kind kind, uint32_t slab, 
 		   uint64_t now_ns);
 /*
  * A transfer ended: 0, or -errno. STORE, failed: the slot holds nothing. LOAD and VERIFY, failed:
- * what it held is lost; -EBADMSG: it was read and is not what it should be.
+ * what it held is lost; -EBADMSG: it was read and is not what it should be; -ETIMEDOUT and
+ * -ECANCELED: it was not read, and stays.
  */
 void core_transfer_done(struct core *core, uint32_t id, int result, uint64_t now_ns);
 /*

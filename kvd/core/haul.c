@@ -222,6 +222,28 @@ static bool lacks(const struct core *core, uint32_t node, uint32_t t)
 	       (!core->rests[node].claimed[t] || MUTANT(STORE_TWICE));
 }
 
+/*
+ * What is pinned for a store cannot be evicted for a request meanwhile. So a store beside others
+ * takes no more than half of what could be: each that begins leaves as much again for requests.
+ */
+static bool may_pin(const struct core *core, uint32_t node)
+{
+	const struct format *f = &core->formats[core->nodes[node].format];
+	uint64_t idle = 0;
+
+	if (core->store_hauls == 0)
+		return true;
+	for (; core->nodes[node].state == NODE_SEALED; node = core->nodes[node].parent)
+		idle += core->nodes[node].pins == 0;
+	for (uint32_t part = 0; part < f->part_count; part++) {
+		const struct shelf *shelf = machine_part_shelf(core, f, part);
+		uint64_t have = (uint64_t)shelf->free + shelf->evictable - shelf->promised;
+		if (2 * idle * f->part_count > have)
+			return false;
+	}
+	return true;
+}
+
 /* The next of the queue and what its chain lacks in the tier. */
 static void begin_store(struct core *core, uint32_t t)
 {
@@ -229,6 +251,10 @@ static void begin_store(struct core *core, uint32_t t)
 	uint32_t missing = 0;
 	uint32_t last = node;
 
+	if (!may_pin(core, node)) {
+		core->tiers[t].stalled_ns = core->now_ns + HAUL_STALL_NS;
+		return;
+	}
 	rest_unqueue(core, node, t);
 	for (uint32_t n = node; n != core->nodes[n].format; n = core->nodes[n].parent)
 		missing += lacks(core, n, t);

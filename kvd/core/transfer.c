@@ -202,6 +202,12 @@ static void hand_over(struct core *core, const struct transfer *x)
 	}
 }
 
+/* The slot may still be what it should be: nobody has looked. */
+static bool not_read(int result)
+{
+	return result == -ETIMEDOUT || result == -ECANCELED;
+}
+
 static void loaded(struct core *core, struct transfer *x, int result)
 {
 	struct area *area = tier_area(core, x->tier, x->slot);
@@ -211,7 +217,7 @@ static void loaded(struct core *core, struct transfer *x, int result)
 		area->loads++;
 		area->loaded_bytes += x->bytes;
 		area->hit_blocks += h && h->for_request;
-	} else if (x->node != CORE_NONE) {
+	} else if (x->node != CORE_NONE && !not_read(result)) {
 		core->counters[KVD_C_LOST_TOKENS] += core->nodes[x->node].valid_tokens;
 		area->bad_blocks += result == -EBADMSG;
 		if (!MUTANT(KEEP_BAD))
@@ -257,7 +263,7 @@ static void verified(struct core *core, struct transfer *x, int result)
 	if (!x->late)
 		verify_done(core, x->bytes, result);
 	area->bad_blocks += result == -EBADMSG;
-	if (result < 0 && node != CORE_NONE)
+	if (result < 0 && !not_read(result) && node != CORE_NONE)
 		rest_lose(core, node, x->tier);
 }
 

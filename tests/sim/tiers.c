@@ -403,7 +403,7 @@ static int tiers_load(struct sim *sim, const struct sim_transfer *t)
 		tiers_fill(sim, order, &image);
 	if (result == 0 && !tiers_right(order, &order->slot, &image, &header))
 		result = -EBADMSG;
-	if (result < 0)
+	if (result < 0 && result != -ETIMEDOUT)
 		tiers_area(sim, &order->slot)->lost[tiers_first(&order->slot)] =
 			order->slot.generation;
 	if (result == 0 && order->kind == CORE_TRANSFER_LOAD && header.life < sim->life)
