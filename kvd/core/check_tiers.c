@@ -179,6 +179,31 @@ static void check_transfer(struct check *c, uint32_t i)
 		      "transfer %u does not have page %u", i, x->pages[part]);
 }
 
+/* A rate is measured while something is on its way that is not late. */
+static void check_rates(struct check *c, uint32_t t, uint32_t a)
+{
+	const struct core *core = c->core;
+	const struct area *area = &core->tiers[t].areas[a];
+	uint32_t moving[2] = {0};
+	uint32_t all = 0;
+
+	for (uint32_t i = 0; i < core->transfers_max; i++) {
+		const struct transfer *x = &core->transfers[i];
+		struct core_slot slot;
+		if (!x->busy || x->tier != t)
+			continue;
+		tier_slot(core, t, x->slot, &slot);
+		all += slot.area == a;
+		moving[x->kind == CORE_TRANSFER_STORE] += slot.area == a && !x->late;
+	}
+	CHECK(c,
+	      all == area->moving && moving[0] == area->load.moving &&
+		      moving[1] == area->store.moving,
+	      "tier %u area %u: %u transfers, counted %u; loads %u, counted %u; stores %u, counted "
+	      "%u",
+	      t, a, area->moving, all, area->load.moving, moving[0], area->store.moving, moving[1]);
+}
+
 static void check_haul(struct check *c, uint32_t i)
 {
 	const struct core *core = c->core;
@@ -216,5 +241,8 @@ void check_tiers_moving(struct check *c)
 			      moving[t][1] == core->tiers[t].storing,
 		      "tier %u: loading %u, counted %u; storing %u, counted %u", t,
 		      core->tiers[t].loading, moving[t][0], core->tiers[t].storing, moving[t][1]);
+	for (uint32_t t = 0; t < CORE_TIERS; t++)
+		for (uint32_t a = 0; a < core->tiers[t].area_count && !c->failed; a++)
+			check_rates(c, t, a);
 	CHECK(c, hauls == core->haul_count, "%u hauls, counted %u", core->haul_count, hauls);
 }

@@ -267,6 +267,15 @@ static void verified(struct core *core, struct transfer *x, int result)
 		rest_lose(core, node, x->tier);
 }
 
+/* Nobody waits for it any more. What it still takes is not time in which the area was used. */
+static void leave_queue(struct core *core, const struct transfer *x, uint64_t bytes)
+{
+	struct area *area = tier_area(core, x->tier, x->slot);
+
+	tier_ended(core, &core->tiers[x->tier], rate_of(area, x), bytes);
+	--*counter(core, x);
+}
+
 /* Its node's tiers are not used by it any more; what was dropped meanwhile is free now. */
 static void let_go(struct core *core, struct transfer *x)
 {
@@ -286,10 +295,9 @@ void transfer_done(struct core *core, uint32_t i, int result)
 
 	ASSERT(i < core->transfers_max && x->busy);
 	let_go(core, x);
-	tier_ended(core, &core->tiers[x->tier], rate_of(area, x), result == 0 ? x->bytes : 0);
 	area->moving--;
 	if (!x->late)
-		--*counter(core, x);
+		leave_queue(core, x, result == 0 ? x->bytes : 0);
 	if (x->kind == CORE_TRANSFER_LOAD)
 		loaded(core, x, result);
 	else if (x->kind == CORE_TRANSFER_STORE)
@@ -311,7 +319,7 @@ void transfer_late(struct core *core, uint32_t i)
 	if (x->late)
 		return;
 	x->late = true;
-	--*counter(core, x);
+	leave_queue(core, x, 0);
 	if (x->kind == CORE_TRANSFER_VERIFY)
 		verify_done(core, x->bytes, -ETIMEDOUT);
 	if (x->kind != CORE_TRANSFER_LOAD || x->haul == CORE_NONE)
