@@ -162,8 +162,12 @@ uint32_t node_new(struct core *core, uint32_t parent, const struct index_key *ke
 		node = try_new(core, parent, key, flags);
 	/* The index is one for all devices: any node will do. */
 	if (node == CORE_NONE &&
-	    evict_any(core, core->formats[core->nodes[parent].format].space, UINT32_MAX))
+	    evict_any(core, core->formats[core->nodes[parent].format].space, UINT32_MAX)) {
 		node = try_new(core, parent, key, flags);
+		/* It may lie in a tier: then its record is still there. */
+		if (node == CORE_NONE && rest_make_room(core))
+			node = try_new(core, parent, key, flags);
+	}
 	return node;
 }
 

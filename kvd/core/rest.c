@@ -22,6 +22,7 @@
 
 #include <string.h>
 
+#define REST_LOOK_MAX 64u
 #define REST_EVICT_MAX                                                                             \
 	16u /* slots that are given up for one, at most: those of other sizes too                  \
 	     */
@@ -388,12 +389,25 @@ uint32_t rest_take_slot(struct core *core, uint32_t node, uint32_t t)
 	return slot;
 }
 
+/* The first cold one of those that go first: what has pages as well does not make room. */
+static uint32_t first_cold(const struct core *core, uint32_t t)
+{
+	uint32_t node = core->tiers[t].order.head;
+
+	for (uint32_t i = 0; i < REST_LOOK_MAX && node != CORE_NONE; i++) {
+		if (core->nodes[node].state == NODE_COLD)
+			return node;
+		node = core->rests[node].next[t];
+	}
+	return CORE_NONE;
+}
+
 bool rest_make_room(struct core *core)
 {
 	/* The slowest tier first: who lies in a faster one is worth more. */
 	for (uint32_t t = CORE_TIERS; core->has_tiers && t-- > 0;) {
-		uint32_t node = core->tiers[t].order.head;
-		if (node == CORE_NONE || core->nodes[node].state != NODE_COLD)
+		uint32_t node = first_cold(core, t);
+		if (node == CORE_NONE)
 			continue;
 		node_drop_cold(core, node);
 		return true;

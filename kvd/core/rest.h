@@ -46,7 +46,7 @@ void rest_found(struct core *core, uint32_t node, uint32_t tier, uint32_t slot,
 
 /* A slot for the node, giving up others' if need be; CORE_NONE: not now. */
 uint32_t rest_take_slot(struct core *core, uint32_t node, uint32_t tier);
-/* Makes room in the index: the cold node that goes first leaves it. False: there is none. */
+/* Makes room in the index: a cold node that goes early leaves it. False: none does. */
 bool rest_make_room(struct core *core);
 
 /* Cold nodes of the space leave the index, `pages_max` pages of them at most. Returns how many. */
