@@ -19,7 +19,8 @@
  * may begin before the last one was waited for.
  *
  * Shapes: m rows (tokens of the step), d hidden, h heads, hk kv heads, hd head_dim, f ffn, v vocab.
- * Activations that enter a GEMM are bf16; the residual stream and all reductions are fp32.
+ * Activations that enter a GEMM have the type of the weights, bf16 or on some devices fp16
+ * (halves); the residual stream and all reductions are fp32, queries, keys and values bf16.
  */
 #ifndef KERNELS_KERNELS_H
 #define KERNELS_KERNELS_H
@@ -39,6 +40,13 @@ struct kernels_ctx;
 struct kernel_ops;
 
 typedef uint16_t kernel_bf16;
+typedef uint16_t kernel_half; /* of the kernel_type that the context says */
+
+/* What products take. Sums are fp32 either way. */
+enum kernel_type {
+	KERNEL_BF16,
+	KERNEL_FP16, /* what is beyond its range becomes its largest number */
+};
 
 /* A weight matrix [n][k] (n outputs), packed. The data is the owner's, 64-byte aligned. */
 enum kernel_weight_kind {
@@ -52,18 +60,19 @@ struct kernel_weight {
 	uint32_t k;
 	void *data;
 	size_t bytes;
+	enum kernel_type type;
 };
 
 enum kernel_gemm_out {
 	KERNEL_OUT_F32,	   /* y f32 [m][ldy] = x W^T + bias */
 	KERNEL_OUT_ADD,	   /* y f32 [m][ldy] += x W^T + bias: the residual stream */
-	KERNEL_OUT_BF16,   /* y bf16 [m][ldy] */
-	KERNEL_OUT_SWIGLU, /* y bf16 [m][ldy], n / 2 columns: silu(gate) * up; weight GATE_UP */
+	KERNEL_OUT_HALF,   /* y half [m][ldy] = x W^T + bias */
+	KERNEL_OUT_SWIGLU, /* y half [m][ldy], n / 2 columns: silu(gate) * up; weight GATE_UP */
 };
 
 struct kernel_gemm {
 	const struct kernel_weight *w;
-	const kernel_bf16 *x; /* [m][ldx] */
+	const kernel_half *x; /* [m][ldx], of the weight's type, as y */
 	void *y;
 	const float *bias; /* [n] or NULL */
 	uint32_t m;
@@ -98,7 +107,7 @@ struct kernel_rope_store {
 
 struct kernel_attention {
 	const kernel_bf16 *q; /* [m][h * hd] */
-	kernel_bf16 *out;     /* [m][h * hd] */
+	kernel_half *out;     /* [m][h * hd] */
 	uint32_t heads;	      /* a multiple of layout->kv_heads */
 	float scale;	      /* on q.k; hd^-0.5 as a rule */
 	uint32_t window;      /* a row sees this many last tokens, itself included; 0: all */
@@ -132,7 +141,8 @@ struct kernels_limits {
 	uint32_t sequences_max; /* in one step */
 	uint32_t pages_max;	/* of one sequence */
 	uint32_t page_tokens;
-	bool graphs; /* record steps and replay them, where the device can */
+	bool graphs;	       /* record steps and replay them, where the device can */
+	enum kernel_type type; /* of weights, and of what norm and attention put out */
 };
 
 /* One step's rows: several sequences side by side, without padding as the caller makes it. */
@@ -167,6 +177,7 @@ struct kernel_ops {
 	const char *layout;	 /* the page layout that store and attention use */
 	uint8_t device_uuid[16]; /* whose memory operations read; zero: the host's */
 	bool asynchronous;	 /* step_end() returns before the step is complete */
+	bool fp16;		 /* it has KERNEL_FP16 */
 
 	/* Zeroed memory for weights and activations, 256-byte aligned. NULL: there is not so much.
 	 */
@@ -211,7 +222,7 @@ struct kernel_ops {
 	/* Bytes that a packed [n][k] takes. */
 	size_t (*weight_bytes)(enum kernel_weight_kind kind, uint32_t n, uint32_t k);
 	/*
-	 * Packs rows [row0, row0 + rows) given as f32 [rows][k], rounded to nearest even bf16.
+	 * Packs rows [row0, row0 + rows) given as f32 [rows][k], rounded to nearest even.
 	 * w->data must have been zeroed before the first call. Thread-safe for different rows only
 	 * if they are 64 apart.
 	 */
@@ -222,9 +233,9 @@ struct kernel_ops {
 	/* x f32 [m][d] = row kernel_token(tokens[i], drawn) of the PLAIN weight w [v][d] */
 	void (*embed)(struct kernels_ctx *ctx, const struct kernel_weight *w,
 		      const uint32_t *tokens, const uint32_t *drawn, float *x, uint32_t m);
-	/* out bf16 [m][d] = x / rms(x) * weight */
+	/* out half [m][d] = x / rms(x) * weight */
 	void (*rmsnorm)(struct kernels_ctx *ctx, const float *x, const float *weight, float eps,
-			kernel_bf16 *out, uint32_t m, uint32_t d);
+			kernel_half *out, uint32_t m, uint32_t d);
 	/* Rotates q and k, rounds to bf16, writes q out and k, v into the pages. */
 	void (*rope_store)(struct kernels_ctx *ctx, const struct kernel_rope_store *r);
 	/* Flash attention over pages: exact, tiled, online softmax, fp32 accumulation. */
@@ -307,6 +318,52 @@ static inline kernel_bf16 kernel_f32_to_bf16(float v)
 	if ((c.u & 0x7fffffffu) > 0x7f800000u)
 		return (kernel_bf16)(c.u >> 16 | 0x40);
 	return (kernel_bf16)((c.u + 0x7fffu + (c.u >> 16 & 1)) >> 16);
+}
+
+static inline float kernel_fp16_to_f32(uint16_t v)
+{
+	union {
+		uint32_t u;
+		float f;
+	} c = {.u = (uint32_t)(v & 0x7fff) << 13};
+
+	if (c.u >= 0x0f800000u)
+		c.u |= 0x7f800000u;
+	else
+		c.f *= 0x1p112f; /* lifts subnormals too: exact */
+	c.u |= (uint32_t)(v & 0x8000) << 16;
+	return c.f;
+}
+
+/* Round to nearest even; what is beyond the largest number becomes that; NaN stays a NaN. */
+static inline uint16_t kernel_f32_to_fp16(float v)
+{
+	union {
+		float f;
+		uint32_t u;
+	} c = {.f = v};
+	uint32_t sign = c.u >> 16 & 0x8000;
+
+	c.u &= 0x7fffffffu;
+	if (c.u > 0x7f800000u)
+		return (uint16_t)(sign | 0x7fff);
+	if (c.u > 0x477fe000u)
+		return (uint16_t)(sign | 0x7bff);
+	if (c.u >= 0x38800000u)
+		return (uint16_t)(sign | ((c.u - 0x38000000u + 0xfff + (c.u >> 13 & 1)) >> 13));
+	/* Below the smallest normal number the sum's own rounding does it. */
+	c.f += 0.5f;
+	return (uint16_t)(sign | (c.u - 0x3f000000u));
+}
+
+static inline float kernel_half_to_f32(kernel_half v, enum kernel_type type)
+{
+	return type == KERNEL_FP16 ? kernel_fp16_to_f32(v) : kernel_bf16_to_f32(v);
+}
+
+static inline kernel_half kernel_f32_to_half(float v, enum kernel_type type)
+{
+	return type == KERNEL_FP16 ? kernel_f32_to_fp16(v) : kernel_f32_to_bf16(v);
 }
 
 #endif

@@ -41,9 +41,9 @@ static uint32_t ctx_threads(const struct kernels_ctx *ctx);
 		.layout = KVD_LAYOUT_CPU_BF16, .memory_new = memory_new,                           \
 		.memory_free = memory_free, .memory_write = memory_write,                          \
 		.memory_room = memory_room, .ctx_new = ctx_new, .ctx_free = ctx_free,              \
-		.ctx_bytes = ctx_bytes, .ctx_threads = ctx_threads, .ctx_counts = eager_counts,     \
-		.step_prepare = eager_prepare, .step_begin = eager_begin, .step_end = eager_end,      \
-		.step_wait = eager_wait, .failure = eager_failure, .view = eager_view,                \
+		.ctx_bytes = ctx_bytes, .ctx_threads = ctx_threads, .ctx_counts = eager_counts,    \
+		.step_prepare = eager_prepare, .step_begin = eager_begin, .step_end = eager_end,   \
+		.step_wait = eager_wait, .failure = eager_failure, .view = eager_view,             \
 		.weight_bytes = pack_bytes, .weight_pack = pack_rows, .gemm = op_gemm,             \
 		.embed = op_rows_embed, .rmsnorm = op_rows_rmsnorm, .rope_store = op_rope_store,   \
 		.attention = op_attention, .gather = op_rows_gather, .sample = op_sample,          \
@@ -133,6 +133,8 @@ static int ctx_new(const struct kernel_ops *ops, const struct kernels_limits *li
 
 	if (limits->head_dim_max == 0 || limits->head_dim_max > CTX_HEAD_DIM_MAX)
 		return -EINVAL;
+	if (limits->type != KERNEL_BF16)
+		return -ENOTSUP;
 	ctx = calloc(1, sizeof(*ctx));
 	if (!ctx)
 		return -ENOMEM;

@@ -56,6 +56,7 @@ void op_gemm(struct kernels_ctx *ctx, const struct kernel_gemm *g)
 {
 	struct op_gemm_job job = {ctx, g};
 
+	ASSERT(g->w->type == KERNEL_BF16);
 	ASSERT_DEBUG((g->out == KERNEL_OUT_SWIGLU) == (g->w->kind == KERNEL_WEIGHT_GATE_UP));
 	if (g->m)
 		team_run(ctx->team, gemm_thread, &job);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Weights into panels, once at load. All tables share this form: it suits vector dot products and
- * matrix tiles alike, and plain code can read it too. Different rows touch different bytes.
+ * matrix tiles alike, and plain code can read it too. Different rows touch different bytes. Of fp16
+ * only the twins (ref/) make anything: no table here has products of it.
  */
 #include "kernels/cpu/pack.h"
 
@@ -22,6 +23,6 @@ void pack_rows(const struct kernel_weight *w, uint32_t row0, uint32_t rows, cons
 		const float *s = src + (size_t)r * w->k;
 
 		for (uint32_t k = 0; k < w->k; k++)
-			dst[pack_index(w->k, k, column)] = kernel_f32_to_bf16(s[k]);
+			dst[pack_index(w->k, k, column)] = kernel_f32_to_half(s[k], w->type);
 	}
 }

@@ -18,6 +18,7 @@
 #include "kernels/cuda/launch.h"
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,7 +30,8 @@
 /* All pointers but this struct's own are to device memory. */
 struct cuda_attention {
 	const uint16_t *q; /* bf16 [rows][heads][head_dim], 16-byte aligned */
-	uint16_t *out;	   /* the same shape */
+	uint16_t *out;	   /* the same shape, */
+	bool fp16;	   /* in fp16 */
 	uint32_t heads;	   /* a multiple of kv_heads */
 	uint32_t kv_heads;
 	uint32_t head_dim; /* 64, 128 or 256 */

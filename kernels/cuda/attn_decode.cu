@@ -152,8 +152,8 @@ KV_KERNEL __launch_bounds__(MERGE_WARPS *KV_WARP)
 	float inverse = 1.0f / l;
 	ATTN_UNROLL
 	for (int i = 0; i < pairs; i++)
-		out[i * KV_WARP + lane] =
-			kv_bf16x2(attn_output(o[i][0], inverse), attn_output(o[i][1], inverse));
+		out[i * KV_WARP + lane] = kv_halfx2(attn_output(o[i][0], inverse),
+						    attn_output(o[i][1], inverse), a.fp16);
 }
 
 /* The most splits that a window with all rows of a sequence can touch. */

@@ -46,6 +46,7 @@ struct attn_args {
 	uint64_t tma_base; /* Hopper's prefill alone */
 	uint64_t tma_bytes;
 	float scale_log2; /* scale * log2(e) */
+	bool fp16;	  /* out is, not bf16 */
 };
 
 static inline bool attn_args_init(struct attn_args *args, const struct cuda_attention *a)
@@ -56,6 +57,7 @@ static inline bool attn_args_init(struct attn_args *args, const struct cuda_atte
 		return false;
 	args->q = a->q;
 	args->out = a->out;
+	args->fp16 = a->fp16;
 	args->seqs = a->seqs;
 	args->pages = a->pages;
 	args->tiles = a->tiles;

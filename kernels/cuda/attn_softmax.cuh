@@ -254,8 +254,8 @@ KV_DEVICE void attn_store(const attn_args &a, const attn_rows &rows,
 		for (int i = 0; i < S::dim_tiles; i++) {
 			const float *o = s.o[i] + h % 2 * 2;
 
-			*reinterpret_cast<uint32_t *>(out + 8 * i) =
-				kv_bf16x2(attn_output(o[0], inverse), attn_output(o[1], inverse));
+			*reinterpret_cast<uint32_t *>(out + 8 * i) = kv_halfx2(
+				attn_output(o[0], inverse), attn_output(o[1], inverse), a.fp16);
 		}
 	}
 }

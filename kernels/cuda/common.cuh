@@ -20,6 +20,7 @@
 
 #define KV_WARP 32
 #define KV_FULL_MASK 0xffffffffu
+#define KV_FP16_MAX 65504.0f
 /* More dynamic shared memory than this must be asked for; KV_LAUNCH does. */
 #define KV_SMEM_PLAIN_BYTES (48u * 1024u)
 
@@ -168,7 +169,38 @@ KV_DEVICE uint16_t kv_f32_to_bf16(float x)
 	return r;
 }
 
+/* Rounded to nearest even; what is beyond fp16's largest number becomes that. */
+KV_DEVICE uint16_t kv_f32_to_fp16(float x)
+{
+	float in_range = fabsf(x) > KV_FP16_MAX ? copysignf(KV_FP16_MAX, x) : x;
+	uint16_t r;
+
+	asm("cvt.rn.f16.f32 %0, %1;\n" : "=h"(r) : "f"(in_range));
+	return r;
+}
+
+KV_DEVICE float kv_fp16_to_f32(uint16_t x)
+{
+	float y;
+
+	asm("cvt.f32.f16 %0, %1;\n" : "=f"(y) : "h"(x));
+	return y;
+}
+
 #endif
+
+/* What enters a product: fp16, or bf16. */
+KV_DEVICE uint16_t kv_f32_to_half(float x, bool fp16)
+{
+	return fp16 ? kv_f32_to_fp16(x) : kv_f32_to_bf16(x);
+}
+
+KV_DEVICE uint32_t kv_halfx2(float lo, float hi, bool fp16)
+{
+	if (!fp16)
+		return kv_bf16x2(lo, hi);
+	return kv_f32_to_fp16(lo) | static_cast<uint32_t>(kv_f32_to_fp16(hi)) << 16;
+}
 
 KV_DEVICE float kv_bf16_to_f32(uint16_t x)
 {

@@ -169,7 +169,7 @@ void cuda_ops_gemm(struct kernels_ctx *ctx, const struct kernel_gemm *g);
 void cuda_ops_embed(struct kernels_ctx *ctx, const struct kernel_weight *w, const uint32_t *tokens,
 		    const uint32_t *drawn, float *x, uint32_t m);
 void cuda_ops_rmsnorm(struct kernels_ctx *ctx, const float *x, const float *weight, float eps,
-		      kernel_bf16 *out, uint32_t m, uint32_t d);
+		      kernel_half *out, uint32_t m, uint32_t d);
 void cuda_ops_rope_store(struct kernels_ctx *ctx, const struct kernel_rope_store *r);
 void cuda_ops_attention(struct kernels_ctx *ctx, const struct kernel_attention *a);
 void cuda_ops_gather(struct kernels_ctx *ctx, const float *x, const uint32_t *rows, uint32_t count,

@@ -52,8 +52,13 @@ void cuda_gemm_fini(struct cuda_gemm *g)
 
 static struct cuda_product shape_of(const struct cuda_product *p)
 {
-	return (struct cuda_product){
-		.out = p->out, .n = p->n, .k = p->k, .ldw = p->ldw, .ldx = p->ldx, .ldy = p->ldy};
+	return (struct cuda_product){.in = p->in,
+				     .out = p->out,
+				     .n = p->n,
+				     .k = p->k,
+				     .ldw = p->ldw,
+				     .ldx = p->ldx,
+				     .ldy = p->ldy};
 }
 
 static bool plan_is(const struct cuda_gemm_plan *plan, const struct cuda_product *p)
@@ -61,7 +66,7 @@ static bool plan_is(const struct cuda_gemm_plan *plan, const struct cuda_product
 	const struct cuda_product *s = &plan->shape;
 
 	return s->n == p->n && s->k == p->k && s->ldw == p->ldw && s->ldx == p->ldx &&
-	       s->ldy == p->ldy && s->out == p->out && !s->bias == !p->bias;
+	       s->ldy == p->ldy && s->in == p->in && s->out == p->out && !s->bias == !p->bias;
 }
 
 static cublasStatus_t make_desc(struct cuda_gemm_plan *plan)
@@ -85,10 +90,10 @@ static cublasStatus_t make_desc(struct cuda_gemm_plan *plan)
 static cublasStatus_t make_layouts(struct cuda_gemm_plan *plan, uint32_t rows)
 {
 	const struct cuda_product *p = &plan->shape;
-	cublasStatus_t s = cublasLtMatrixLayoutCreate(&plan->w, CUDA_R_16BF, p->k, p->n, p->ldw);
+	cublasStatus_t s = cublasLtMatrixLayoutCreate(&plan->w, p->in, p->k, p->n, p->ldw);
 
 	if (s == CUBLAS_STATUS_SUCCESS)
-		s = cublasLtMatrixLayoutCreate(&plan->x, CUDA_R_16BF, p->k, rows, p->ldx);
+		s = cublasLtMatrixLayoutCreate(&plan->x, p->in, p->k, rows, p->ldx);
 	if (s == CUBLAS_STATUS_SUCCESS)
 		s = cublasLtMatrixLayoutCreate(&plan->y, p->out, p->n, rows, p->ldy);
 	return s;

@@ -15,13 +15,14 @@
 /* Every matrix begins at a multiple of it; its rows need not. */
 #define CUDA_GEMM_ALIGN 16u
 
-/* y [m][ldy] = x bf16 [m][ldx] w^T, w bf16 [n][ldw]; plus bias f32 [n]; plus y, if `add`. */
+/* y [m][ldy] = x [m][ldx] w^T, w [n][ldw]; plus bias f32 [n]; plus y, if `add`. Sums are f32. */
 struct cuda_product {
 	const void *w;
 	const void *x;
 	void *y;
 	const float *bias;  /* or NULL */
-	cudaDataType_t out; /* CUDA_R_32F or CUDA_R_16BF */
+	cudaDataType_t in;  /* CUDA_R_16BF or CUDA_R_16F */
+	cudaDataType_t out; /* CUDA_R_32F, or as `in` */
 	uint32_t m;
 	uint32_t n;
 	uint32_t k;

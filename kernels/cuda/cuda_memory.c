@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Device memory for weights and activations, and the way weights get there: row after row, rounded
- * to bf16 on the host, each row padded to 16 bytes, as cuBLASLt's fast kernels want it. Any thread;
+ * on the host, each row padded to 16 bytes, as cuBLASLt's fast kernels want it. Any thread;
  * what a call writes is in device memory when it returns, also for streams that do not wait for the
  * default one.
  */
@@ -118,13 +118,14 @@ uint32_t cuda_memory_weight_ld(uint32_t k)
 
 size_t cuda_memory_weight_bytes(enum kernel_weight_kind kind, uint32_t n, uint32_t k)
 {
-	return (size_t)n * cuda_memory_weight_ld(k) * sizeof(kernel_bf16);
+	return (size_t)n * cuda_memory_weight_ld(k) * sizeof(kernel_half);
 }
 
 /* Rows as they lie in the weight: each followed by zeros up to the next. */
-static bool write_rows(kernel_bf16 *dst, const float *src, uint32_t rows, uint32_t k, uint32_t ld)
+static bool write_rows(kernel_half *dst, const float *src, uint32_t rows, uint32_t k, uint32_t ld,
+		       enum kernel_type type)
 {
-	kernel_bf16 piece[CUDA_MEMORY_PIECE];
+	kernel_half piece[CUDA_MEMORY_PIECE];
 	size_t total = (size_t)rows * ld;
 	uint32_t column = 0;
 
@@ -132,7 +133,7 @@ static bool write_rows(kernel_bf16 *dst, const float *src, uint32_t rows, uint32
 		size_t count = BITS_MIN(CUDA_MEMORY_PIECE, total - at);
 
 		for (size_t i = 0; i < count; i++) {
-			piece[i] = column < k ? kernel_f32_to_bf16(*src++) : 0;
+			piece[i] = column < k ? kernel_f32_to_half(*src++, type) : 0;
 			column = column + 1 < ld ? column + 1 : 0;
 		}
 		if (!ok(cudaMemcpy(dst + at, piece, count * sizeof(*piece),
@@ -146,7 +147,7 @@ static bool write_rows(kernel_bf16 *dst, const float *src, uint32_t rows, uint32
 void cuda_memory_weight_pack(const struct kernel_weight *w, uint32_t row0, uint32_t rows,
 			     const float *src)
 {
-	kernel_bf16 *data = w->data;
+	kernel_half *data = w->data;
 	uint32_t ld = cuda_memory_weight_ld(w->k);
 	struct cudaPointerAttributes where;
 
@@ -154,7 +155,7 @@ void cuda_memory_weight_pack(const struct kernel_weight *w, uint32_t row0, uint3
 		cuda_table_fail(-1);
 		return;
 	}
-	if (!write_rows(data + (size_t)row0 * ld, src, rows, w->k, ld) ||
+	if (!write_rows(data + (size_t)row0 * ld, src, rows, w->k, ld, w->type) ||
 	    !ok(cudaStreamSynchronize(cudaStreamLegacy)))
 		cuda_table_fail(where.device);
 }

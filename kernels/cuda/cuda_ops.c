@@ -7,6 +7,16 @@
 #include "kernels/cuda/attn.h"
 #include "kernels/cuda/cuda_ctx.h"
 
+static bool is_fp16(enum kernel_type type)
+{
+	return type == KERNEL_FP16;
+}
+
+static cudaDataType_t data_type(const struct kernel_weight *w)
+{
+	return is_fp16(w->type) ? CUDA_R_16F : CUDA_R_16BF;
+}
+
 static void product(struct kernels_ctx *ctx, const struct kernel_gemm *g, void *y, uint32_t ldy,
 		    cudaDataType_t out)
 {
@@ -14,6 +24,7 @@ static void product(struct kernels_ctx *ctx, const struct kernel_gemm *g, void *
 				       .x = g->x,
 				       .y = y,
 				       .bias = g->bias,
+				       .in = data_type(g->w),
 				       .out = out,
 				       .m = g->m,
 				       .n = g->w->n,
@@ -26,21 +37,25 @@ static void product(struct kernels_ctx *ctx, const struct kernel_gemm *g, void *
 	cuda_ctx_check_gemm(ctx, cuda_gemm_run(&ctx->gemm, &p), &p);
 }
 
-/* By way of f32 scratch: what the library's epilogue cannot do. */
+/* By way of f32 scratch: what the library's epilogue cannot do, and fp16, which it lets run over.
+ */
 static void product_and(struct kernels_ctx *ctx, const struct kernel_gemm *g)
 {
 	uint32_t n = g->w->n;
+	bool fp16 = is_fp16(g->w->type);
 
 	ASSERT(g->m <= ctx->limits.rows_max && n <= ctx->limits.n_max);
 	product(ctx, g, ctx->scratch, n, CUDA_R_32F);
 	if (ctx->failed)
 		return;
 	if (g->out == KERNEL_OUT_SWIGLU)
-		cuda_ctx_check(ctx,
-			       cuda_swiglu(ctx->compute, ctx->scratch, g->y, g->m, n / 2, g->ldy),
-			       "swiglu");
+		cuda_ctx_check(
+			ctx,
+			cuda_swiglu(ctx->compute, ctx->scratch, g->y, g->m, n / 2, g->ldy, fp16),
+			"swiglu");
 	else
-		cuda_ctx_check(ctx, cuda_round(ctx->compute, ctx->scratch, g->y, g->m, n, g->ldy),
+		cuda_ctx_check(ctx,
+			       cuda_round(ctx->compute, ctx->scratch, g->y, g->m, n, g->ldy, fp16),
 			       "rounding");
 }
 
@@ -48,10 +63,12 @@ void cuda_ops_gemm(struct kernels_ctx *ctx, const struct kernel_gemm *g)
 {
 	if (ctx->failed || g->m == 0)
 		return;
-	if (g->out == KERNEL_OUT_SWIGLU || (g->out == KERNEL_OUT_BF16 && g->bias))
+	if (g->out == KERNEL_OUT_SWIGLU ||
+	    (g->out == KERNEL_OUT_HALF && (g->bias || is_fp16(g->w->type))))
 		product_and(ctx, g);
 	else
-		product(ctx, g, g->y, g->ldy, g->out == KERNEL_OUT_BF16 ? CUDA_R_16BF : CUDA_R_32F);
+		product(ctx, g, g->y, g->ldy,
+			g->out == KERNEL_OUT_HALF ? data_type(g->w) : CUDA_R_32F);
 }
 
 void cuda_ops_embed(struct kernels_ctx *ctx, const struct kernel_weight *w, const uint32_t *tokens,
@@ -60,15 +77,18 @@ void cuda_ops_embed(struct kernels_ctx *ctx, const struct kernel_weight *w, cons
 	if (!ctx->failed && m)
 		cuda_ctx_check(ctx,
 			       cuda_embed(ctx->compute, w->data, cuda_memory_weight_ld(w->k),
-					  tokens, drawn, x, m, w->k),
+					  tokens, drawn, x, m, w->k, is_fp16(w->type)),
 			       "embedding");
 }
 
 void cuda_ops_rmsnorm(struct kernels_ctx *ctx, const float *x, const float *weight, float eps,
-		      kernel_bf16 *out, uint32_t m, uint32_t d)
+		      kernel_half *out, uint32_t m, uint32_t d)
 {
 	if (!ctx->failed && m)
-		cuda_ctx_check(ctx, cuda_rmsnorm(ctx->compute, x, weight, eps, out, m, d), "norm");
+		cuda_ctx_check(ctx,
+			       cuda_rmsnorm(ctx->compute, x, weight, eps, out, m, d,
+					    is_fp16(ctx->limits.type)),
+			       "norm");
 }
 
 void cuda_ops_rope_store(struct kernels_ctx *ctx, const struct kernel_rope_store *r)
@@ -103,6 +123,7 @@ void cuda_ops_attention(struct kernels_ctx *ctx, const struct kernel_attention *
 	const struct kvd_layout *l = a->layout;
 	const struct cuda_attention att = {.q = a->q,
 					   .out = a->out,
+					   .fp16 = is_fp16(ctx->limits.type),
 					   .heads = a->heads,
 					   .kv_heads = l->kv_heads,
 					   .head_dim = l->head_dim,

@@ -43,6 +43,7 @@ bool cuda_table_failed(int ordinal)
 static const struct kernel_ops ops_all = {
 	.layout = KVD_LAYOUT_CUDA_BF16,
 	.asynchronous = true,
+	.fp16 = true,
 	.memory_new = cuda_memory_new,
 	.memory_free = cuda_memory_free,
 	.memory_write = cuda_memory_write,

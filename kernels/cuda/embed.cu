@@ -10,7 +10,7 @@
 
 KV_KERNEL __launch_bounds__(EMBED_THREADS)
 	embed_rows(const uint16_t *w, uint32_t ldw, const uint32_t *tokens, const uint32_t *drawn,
-		   float *x, uint32_t d)
+		   float *x, uint32_t d, bool fp16)
 {
 	uint32_t token = tokens[blockIdx.x];
 
@@ -20,13 +20,13 @@ KV_KERNEL __launch_bounds__(EMBED_THREADS)
 	float *to = x + static_cast<uint64_t>(blockIdx.x) * d;
 
 	for (uint32_t i = threadIdx.x; i < d; i += EMBED_THREADS)
-		to[i] = kv_bf16_to_f32(from[i]);
+		to[i] = fp16 ? kv_fp16_to_f32(from[i]) : kv_bf16_to_f32(from[i]);
 }
 
 extern "C" cudaError_t cuda_embed(cudaStream_t stream, const uint16_t *w, uint32_t ldw,
 				  const uint32_t *tokens, const uint32_t *drawn, float *x,
-				  uint32_t m, uint32_t d)
+				  uint32_t m, uint32_t d, bool fp16)
 {
 	return KV_LAUNCH(embed_rows, dim3(m), dim3(EMBED_THREADS), 0, stream, w, ldw, tokens, drawn,
-			 x, d);
+			 x, d, fp16);
 }

@@ -10,6 +10,7 @@
 
 #include <cuda_runtime_api.h>
 #include <kernels/kernels.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* In row_seq, tiles, decodes and sampled: padding, nothing to do. */
@@ -68,19 +69,19 @@ struct cuda_rope {
 extern "C" {
 #endif
 
-/* x f32 [m][d] = row kernel_token(tokens[i], drawn) of w bf16 [.][ldw] */
+/* x f32 [m][d] = row kernel_token(tokens[i], drawn) of w [.][ldw], fp16 or bf16 */
 cudaError_t cuda_embed(cudaStream_t stream, const uint16_t *w, uint32_t ldw, const uint32_t *tokens,
-		       const uint32_t *drawn, float *x, uint32_t m, uint32_t d);
-/* out bf16 [m][d] = x / rms(x) * weight */
+		       const uint32_t *drawn, float *x, uint32_t m, uint32_t d, bool fp16);
+/* out half [m][d] = x / rms(x) * weight */
 cudaError_t cuda_rmsnorm(cudaStream_t stream, const float *x, const float *weight, float eps,
-			 uint16_t *out, uint32_t m, uint32_t d);
+			 uint16_t *out, uint32_t m, uint32_t d, bool fp16);
 cudaError_t cuda_rope_store(cudaStream_t stream, const struct cuda_rope *r);
-/* y bf16 [m][ldy] = silu(s[i][j]) * s[i][f + j], s f32 [m][2 f] */
+/* y half [m][ldy] = silu(s[i][j]) * s[i][f + j], s f32 [m][2 f] */
 cudaError_t cuda_swiglu(cudaStream_t stream, const float *s, uint16_t *y, uint32_t m, uint32_t f,
-			uint32_t ldy);
-/* y bf16 [m][ldy] = s f32 [m][n], rounded */
+			uint32_t ldy, bool fp16);
+/* y half [m][ldy] = s f32 [m][n], rounded */
 cudaError_t cuda_round(cudaStream_t stream, const float *s, uint16_t *y, uint32_t m, uint32_t n,
-		       uint32_t ldy);
+		       uint32_t ldy, bool fp16);
 /* out f32 [count][d] = x f32 [rows[i]][d]; zeros where rows[i] is CUDA_NONE */
 cudaError_t cuda_gather(cudaStream_t stream, const float *x, const uint32_t *rows, uint32_t count,
 			uint32_t d, float *out);

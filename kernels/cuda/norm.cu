@@ -25,7 +25,8 @@ KV_DEVICE float norm_block_sum(float x, float *smem)
 }
 
 KV_KERNEL __launch_bounds__(NORM_THREADS)
-	rmsnorm_rows(const float *x, const float *weight, float eps, uint16_t *out, uint32_t d)
+	rmsnorm_rows(const float *x, const float *weight, float eps, uint16_t *out, uint32_t d,
+		     bool fp16)
 {
 	KV_SMEM(float, smem);
 	uint64_t at = static_cast<uint64_t>(blockIdx.x) * d;
@@ -36,12 +37,12 @@ KV_KERNEL __launch_bounds__(NORM_THREADS)
 	sum = norm_block_sum(sum, smem);
 	float scale = 1.0f / sqrtf(sum / static_cast<float>(d) + eps);
 	for (uint32_t i = threadIdx.x; i < d; i += NORM_THREADS)
-		out[at + i] = kv_f32_to_bf16(x[at + i] * scale * weight[i]);
+		out[at + i] = kv_f32_to_half(x[at + i] * scale * weight[i], fp16);
 }
 
 extern "C" cudaError_t cuda_rmsnorm(cudaStream_t stream, const float *x, const float *weight,
-				    float eps, uint16_t *out, uint32_t m, uint32_t d)
+				    float eps, uint16_t *out, uint32_t m, uint32_t d, bool fp16)
 {
 	return KV_LAUNCH(rmsnorm_rows, dim3(m), dim3(NORM_THREADS), NORM_WARPS * sizeof(float),
-			 stream, x, weight, eps, out, d);
+			 stream, x, weight, eps, out, d, fp16);
 }

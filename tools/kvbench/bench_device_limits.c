@@ -64,7 +64,7 @@ static double square_seconds(struct limits_square *s, uint32_t size)
 			.m = size,
 			.ldx = size,
 			.ldy = size,
-			.out = KERNEL_OUT_BF16};
+			.out = KERNEL_OUT_HALF};
 		if (s->call.x && s->call.y)
 			seconds = bench_device_seconds(&s->d, &load);
 	}

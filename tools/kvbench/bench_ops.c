@@ -31,7 +31,7 @@ struct ops_bench {
 	struct kvd_layout layout;
 	uint32_t rows, sampled_count;
 	double flops, bytes_per_s;
-	struct kernel_weight table, qkv, gate_up;
+	struct kernel_weight table, qkv, qkv_fp16, gate_up;
 	struct bench_ring tables; /* copies of the table */
 	char *in, *out;		  /* areas of inputs and of outputs */
 	size_t area_bytes;
@@ -101,6 +101,13 @@ static void run_gemm(void *arg, const struct kernel_batch *given, uint32_t turn)
 	struct ops_bench *o = arg;
 
 	product(o, &o->qkv, KERNEL_OUT_F32, turn);
+}
+
+static void run_gemm_fp16(void *arg, const struct kernel_batch *given, uint32_t turn)
+{
+	struct ops_bench *o = arg;
+
+	product(o, &o->qkv_fp16, KERNEL_OUT_F32, turn);
 }
 
 static void run_swiglu(void *arg, const struct kernel_batch *given, uint32_t turn)
@@ -251,6 +258,7 @@ static const struct ops_case ops_cases[] = {
 	{"embed", run_embed, work_embed, false, 0},
 	{"rmsnorm", run_norm, work_norm, false, 0},
 	{"gemm qkv", run_gemm, work_gemm, false, 0},
+	{"gemm qkv, fp16", run_gemm_fp16, work_gemm, false, 0},
 	{"gemm gate up, swiglu", run_swiglu, work_swiglu, false, 0},
 	{"rope and store", run_rope, work_rope, false, 0},
 	{"attention, prefill", run_attention, work_attention, false, 0},
@@ -298,7 +306,7 @@ static int case_run(struct ops_bench *o, const struct ops_case *c)
 	struct ops_work w = c->work(o);
 	double bytes = w.in_bytes + w.out_bytes + w.other_bytes;
 
-	if (!bench_wanted(o->d.b, c->name))
+	if (!bench_wanted(o->d.b, c->name) || (c->run == run_gemm_fp16 && !o->d.ops->fp16))
 		return 0;
 	o->in_ring = pieces(o, o->in, w.in_bytes);
 	o->out_ring = pieces(o, o->out, w.out_bytes);
@@ -328,11 +336,14 @@ static bool make_weights(struct ops_bench *o)
 	o->table = (struct kernel_weight){
 		.kind = KERNEL_WEIGHT_PLAIN, .n = OPS_VOCAB, .k = OPS_HIDDEN};
 	o->qkv = (struct kernel_weight){.kind = KERNEL_WEIGHT_PLAIN, .n = OPS_QKV, .k = OPS_HIDDEN};
+	o->qkv_fp16 = o->qkv;
+	o->qkv_fp16.type = KERNEL_FP16;
 	o->gate_up = (struct kernel_weight){
 		.kind = KERNEL_WEIGHT_GATE_UP, .n = 2 * OPS_FFN, .k = OPS_HIDDEN};
 	return bench_device_weights(&o->d, &o->table, BENCH_DEVICE_RING_BYTES, &o->tables) &&
 	       bench_device_weights(&o->d, &o->qkv, 0, NULL) &&
-	       bench_device_weights(&o->d, &o->gate_up, 0, NULL);
+	       bench_device_weights(&o->d, &o->gate_up, 0, NULL) &&
+	       (!o->d.ops->fp16 || bench_device_weights(&o->d, &o->qkv_fp16, 0, NULL));
 }
 
 static bool make_pages(struct ops_bench *o)

@@ -35,7 +35,7 @@ static inline void epilogue_plain(const struct kernel_gemm *g, uint32_t row, uin
 	if (!mask)
 		return;
 	v = epilogue_bias(g, v, mask, column);
-	if (g->out == KERNEL_OUT_BF16) {
+	if (g->out == KERNEL_OUT_HALF) {
 		epilogue_store_bf16((kernel_bf16 *)g->y + at, mask, v);
 		return;
 	}

@@ -83,7 +83,7 @@ static void store_plain(const struct kernel_gemm *g, uint32_t row, uint32_t n0, 
 	for (uint32_t c = 0; c < columns; c++) {
 		float v = acc[c] + (g->bias ? g->bias[n0 + c] : 0);
 
-		if (g->out == KERNEL_OUT_BF16)
+		if (g->out == KERNEL_OUT_HALF)
 			((kernel_bf16 *)g->y)[at + c] = kernel_f32_to_bf16(v);
 		else if (g->out == KERNEL_OUT_ADD)
 			((float *)g->y)[at + c] += v;

@@ -9,9 +9,9 @@
 #include <kernels/kernels.h>
 
 void ref_gemm(const struct kernel_gemm *g);
-void ref_attn(const struct kernel_attention *a);
-void ref_norm(const float *x, const float *weight, float eps, kernel_bf16 *out, uint32_t m,
-	      uint32_t d);
+void ref_attn(const struct kernel_attention *a, enum kernel_type out);
+void ref_norm(const float *x, const float *weight, float eps, kernel_half *out, uint32_t m,
+	      uint32_t d, enum kernel_type type);
 void ref_rope(const struct kernel_rope_store *r);
 void ref_embed(const struct kernel_weight *w, const uint32_t *tokens, const uint32_t *drawn,
 	       float *x, uint32_t m);

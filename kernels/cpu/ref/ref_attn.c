@@ -9,6 +9,7 @@ struct ref_attn_head {
 	const struct kernel_attention *a;
 	const struct kernel_seq *seq;
 	uint32_t kv_head;
+	enum kernel_type out;
 };
 
 static const kernel_bf16 *page_of(const struct ref_attn_head *h, uint32_t pos, uint64_t offset)
@@ -35,7 +36,7 @@ static double value(const struct ref_attn_head *h, uint32_t pos, uint32_t d)
 }
 
 static void head_row(const struct ref_attn_head *h, const kernel_bf16 *q, uint32_t pos,
-		     double *weight, kernel_bf16 *out)
+		     double *weight, kernel_half *out)
 {
 	uint32_t window = h->a->window;
 	uint32_t lo = window && pos + 1 > window ? pos + 1 - window : 0;
@@ -56,11 +57,11 @@ static void head_row(const struct ref_attn_head *h, const kernel_bf16 *q, uint32
 
 		for (uint32_t p = lo; p <= pos; p++)
 			o += weight[p] * value(h, p, d);
-		out[d] = kernel_f32_to_bf16((float)(o / sum));
+		out[d] = kernel_f32_to_half((float)(o / sum), h->out);
 	}
 }
 
-void ref_attn(const struct kernel_attention *a)
+void ref_attn(const struct kernel_attention *a, enum kernel_type out)
 {
 	uint32_t hd = a->layout->head_dim;
 	uint32_t group = a->heads / a->layout->kv_heads;
@@ -70,7 +71,7 @@ void ref_attn(const struct kernel_attention *a)
 		double *weight = calloc(seq->pos0 + seq->rows + 1, sizeof(*weight));
 
 		for (uint32_t i = 0; weight && i < seq->rows * a->heads; i++) {
-			struct ref_attn_head h = {a, seq, i % a->heads / group};
+			struct ref_attn_head h = {a, seq, i % a->heads / group, out};
 			size_t at = ((size_t)seq->row0 * a->heads + i) * hd;
 
 			head_row(&h, a->q + at, seq->pos0 + i / a->heads, weight, a->out + at);

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-void ref_norm(const float *x, const float *weight, float eps, kernel_bf16 *out, uint32_t m,
-	      uint32_t d)
+void ref_norm(const float *x, const float *weight, float eps, kernel_half *out, uint32_t m,
+	      uint32_t d, enum kernel_type type)
 {
 	for (uint32_t r = 0; r < m; r++, x += d, out += d) {
 		double sum = 0;
@@ -13,7 +13,7 @@ void ref_norm(const float *x, const float *weight, float eps, kernel_bf16 *out, 
 		for (uint32_t i = 0; i < d; i++)
 			sum += (double)x[i] * x[i];
 		for (uint32_t i = 0; i < d; i++)
-			out[i] =
-				kernel_f32_to_bf16((float)(x[i] / sqrt(sum / d + eps) * weight[i]));
+			out[i] = kernel_f32_to_half((float)(x[i] / sqrt(sum / d + eps) * weight[i]),
+						    type);
 	}
 }

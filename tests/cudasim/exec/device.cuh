@@ -460,6 +460,31 @@ KV_DEVICE uint32_t kv_bf16x2(float lo, float hi)
 	return kv_f32_to_bf16(lo) | static_cast<uint32_t>(kv_f32_to_bf16(hi)) << 16;
 }
 
+KV_DEVICE uint16_t kv_f32_to_fp16(float x)
+{
+	uint32_t bits = __float_as_uint(x), sign = bits >> 16 & 0x8000u;
+
+	bits &= 0x7fffffffu;
+	if (bits > 0x7f800000u)
+		return 0x7fff;
+	if (bits > 0x477fe000u)
+		return static_cast<uint16_t>(sign | 0x7bff);
+	if (bits >= 0x38800000u)
+		return static_cast<uint16_t>(
+			sign | (bits - 0x38000000u + 0xfffu + (bits >> 13 & 1)) >> 13);
+	return static_cast<uint16_t>(sign |
+				     (__float_as_uint(__uint_as_float(bits) + 0.5f) - 0x3f000000u));
+}
+
+KV_DEVICE float kv_fp16_to_f32(uint16_t x)
+{
+	uint32_t rest = (x & 0x7fffu) << 13, sign = (x & 0x8000u) << 16;
+
+	if (rest >= 0x0f800000u)
+		return __uint_as_float(sign | 0x7f800000u | rest);
+	return __uint_as_float(__float_as_uint(__uint_as_float(rest) * 0x1p112f) | sign);
+}
+
 /* A launch keeps its arguments until the stream comes to it, or as long as a graph holds it. */
 template <typename... P> struct kv_launcher {
 	struct body {

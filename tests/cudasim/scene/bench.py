@@ -14,6 +14,7 @@ LIMITS = {"limit arithmetic", "limit memory"}
 OPERATIONS = {"embed", "rmsnorm", "gemm qkv", "gemm gate up, swiglu", "rope and store",
               "attention, prefill", "attention, decode", "gather", "sample, argmax",
               "sample, top-p", "page copy"}
+FP16 = {"gemm qkv, fp16"}    # GPUs alone have such products
 ONE_CASE = (("gemm", "n576 k576 m8"), ("gemm", "n3072 k576 m32"),
             ("attention", "hd128 16/8 decode 2048"), ("prefill", "pp128"), ("decode", "tg128"))
 
@@ -36,7 +37,8 @@ def right(rows, bench, cases, limited):
 
 def measure(kvbench, device, model):
     on = ("--device", device, "--rows", "64")
-    good = right(rows_of(kvbench, "ops", *on), "ops", LIMITS | OPERATIONS, OPERATIONS)
+    operations = OPERATIONS | (FP16 if device.startswith("cuda") else set())
+    good = right(rows_of(kvbench, "ops", *on), "ops", LIMITS | operations, operations)
     for bench, case in ONE_CASE:
         good &= right(rows_of(kvbench, bench, "--case", case, "--model", model, *on), bench,
                       {case}, {case})

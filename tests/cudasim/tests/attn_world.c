@@ -250,6 +250,7 @@ void attn_world_run(const struct attn_world *w, const struct attn_chunk *chunks,
 			      .head_dim = w->head_dim,
 			      .page_tokens = w->page_tokens,
 			      .window = w->window,
+			      .fp16 = w->fp16,
 			      .splits_max = 1}};
 	size_t bytes, pool_bytes;
 	unsigned char *pool;
@@ -325,9 +326,11 @@ static void check_head(const struct attn_world *w, uint32_t seq, uint32_t pos, u
 			o += x;
 			size += fabs(x);
 		}
-		if (!(fabs(from_bf16(out[d]) - o) <= TOLERANCE * size))
+		double got = w->fp16 ? kernel_fp16_to_f32(out[d]) : from_bf16(out[d]);
+
+		if (!(fabs(got - o) <= TOLERANCE * size))
 			fail_msg("seq %u pos %u head %u dim %u: %g, should be %g +- %g", seq, pos,
-				 head, d, from_bf16(out[d]), o, TOLERANCE * size);
+				 head, d, got, o, TOLERANCE * size);
 	}
 	free(weight);
 }

@@ -23,6 +23,7 @@ struct attn_world {
 	uint32_t window;
 	uint32_t tokens_max; /* of a sequence */
 	bool tma;	     /* all pages may be read by TMA */
+	bool fp16;	     /* out is */
 	cudaError_t (*prefill)(cudaStream_t stream, const struct cuda_attention *a);
 	/* Ours. */
 	uint16_t *q; /* [seq][pos][head][dim] */

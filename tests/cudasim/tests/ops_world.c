@@ -44,10 +44,11 @@ float *ops_world_floats(uint64_t seed, size_t count, double range)
 }
 
 struct kernel_weight ops_world_weight(const struct kernel_ops *ops, uint64_t seed,
-				      enum kernel_weight_kind kind, uint32_t n, uint32_t k)
+				      enum kernel_weight_kind kind, uint32_t n, uint32_t k,
+				      enum kernel_type type)
 {
 	struct kernel_weight w = {
-		.kind = kind, .n = n, .k = k, .bytes = ops->weight_bytes(kind, n, k)};
+		.kind = kind, .n = n, .k = k, .bytes = ops->weight_bytes(kind, n, k), .type = type};
 	float *rows = ops_world_floats(seed, (size_t)n * k, 2 / sqrt(k));
 	uint32_t half = n > 64 ? 64 : n;
 
@@ -97,8 +98,8 @@ static void make_model(struct ops_world *w)
 	uint32_t qkv = (OPS_HEADS + 2 * OPS_KV_HEADS) * OPS_HEAD_DIM;
 	float inv_freq[OPS_HEAD_DIM / 2];
 
-	w->embed = ops_world_weight(ops, 1, KERNEL_WEIGHT_PLAIN, OPS_VOCAB, OPS_HIDDEN);
-	w->head = ops_world_weight(ops, 2, KERNEL_WEIGHT_PLAIN, OPS_VOCAB, OPS_HIDDEN);
+	w->embed = ops_world_weight(ops, 1, KERNEL_WEIGHT_PLAIN, OPS_VOCAB, OPS_HIDDEN, w->type);
+	w->head = ops_world_weight(ops, 2, KERNEL_WEIGHT_PLAIN, OPS_VOCAB, OPS_HIDDEN, w->type);
 	w->out_norm = put_norm(ops, 3, OPS_HIDDEN);
 	for (uint32_t i = 0; i < ARRAY_LEN(inv_freq); i++)
 		inv_freq[i] = (float)pow(10000, -(double)i / ARRAY_LEN(inv_freq));
@@ -107,11 +108,13 @@ static void make_model(struct ops_world *w)
 		struct ops_layer *l = &w->layers[i];
 		uint64_t seed = 10 * (i + 1);
 
-		l->qkv = ops_world_weight(ops, seed, KERNEL_WEIGHT_PLAIN, qkv, OPS_HIDDEN);
-		l->out = ops_world_weight(ops, seed + 1, KERNEL_WEIGHT_PLAIN, OPS_HIDDEN, q);
+		l->qkv = ops_world_weight(ops, seed, KERNEL_WEIGHT_PLAIN, qkv, OPS_HIDDEN, w->type);
+		l->out = ops_world_weight(ops, seed + 1, KERNEL_WEIGHT_PLAIN, OPS_HIDDEN, q,
+					  w->type);
 		l->gate_up = ops_world_weight(ops, seed + 2, KERNEL_WEIGHT_GATE_UP, 2 * OPS_FFN,
-					      OPS_HIDDEN);
-		l->down = ops_world_weight(ops, seed + 3, KERNEL_WEIGHT_PLAIN, OPS_HIDDEN, OPS_FFN);
+					      OPS_HIDDEN, w->type);
+		l->down = ops_world_weight(ops, seed + 3, KERNEL_WEIGHT_PLAIN, OPS_HIDDEN, OPS_FFN,
+					   w->type);
 		l->attn_norm = put_norm(ops, seed + 4, OPS_HIDDEN);
 		l->ffn_norm = put_norm(ops, seed + 5, OPS_HIDDEN);
 		l->q_norm = put_norm(ops, seed + 6, OPS_HEAD_DIM);
@@ -140,10 +143,16 @@ static void make_buffers(struct ops_world *w)
 
 void ops_world_init(struct ops_world *w)
 {
+	ops_world_init_type(w, KERNEL_BF16);
+}
+
+void ops_world_init_type(struct ops_world *w, enum kernel_type type)
+{
 	static const uint32_t prompts[OPS_SEQS] = {70, 3, 33, 140, 16};
 	uint64_t page_bytes, seed = 5;
 
 	*w = (struct ops_world){.ops = ops_world_table(),
+				.type = type,
 				.layout = {.layers = OPS_LAYERS,
 					   .kv_heads = OPS_KV_HEADS,
 					   .head_dim = OPS_HEAD_DIM,
@@ -235,7 +244,10 @@ int ops_world_start(struct ops_world *w, bool graphs)
 {
 	struct kernels_limits limits = ops_world_limits(graphs);
 	struct kernel_batch b;
-	int r = kernels_ctx_new(w->ops, &limits, 1, &w->ctx);
+	int r;
+
+	limits.type = w->type;
+	r = kernels_ctx_new(w->ops, &limits, 1, &w->ctx);
 
 	if (r < 0)
 		return r;

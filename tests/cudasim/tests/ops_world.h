@@ -53,6 +53,7 @@ struct ops_seq {
 
 struct ops_world {
 	const struct kernel_ops *ops;
+	enum kernel_type type;
 	struct kernels_ctx *ctx;
 	struct kvd_layout layout;
 	struct kernel_weight embed, head;
@@ -78,11 +79,13 @@ void *ops_world_put(const struct kernel_ops *ops, const void *data, size_t bytes
 float *ops_world_floats(uint64_t seed, size_t count, double range);
 /* The same weight, packed for that table. */
 struct kernel_weight ops_world_weight(const struct kernel_ops *ops, uint64_t seed,
-				      enum kernel_weight_kind kind, uint32_t n, uint32_t k);
+				      enum kernel_weight_kind kind, uint32_t n, uint32_t k,
+				      enum kernel_type type);
 struct kernels_limits ops_world_limits(bool graphs);
 
 /* Model, pages and prompts; then a context, which records its graphs. */
 void ops_world_init(struct ops_world *w);
+void ops_world_init_type(struct ops_world *w, enum kernel_type type);
 int ops_world_start(struct ops_world *w, bool graphs);
 void ops_world_fini(struct ops_world *w);
 

@@ -157,6 +157,16 @@ static void test_head_dim_256(void **state)
 		.heads = 2, .kv_heads = 1, .head_dim = 256, .page_tokens = 128});
 }
 
+/* Keys and values in bf16 all the same. */
+static void test_fp16_out(void **state)
+{
+	(void)state;
+	all_paths(&(struct attn_world){
+		.heads = 3, .kv_heads = 1, .head_dim = 64, .page_tokens = 64, .fp16 = true});
+	all_paths(&(struct attn_world){
+		.heads = 2, .kv_heads = 1, .head_dim = 128, .page_tokens = 32, .fp16 = true});
+}
+
 /* Sequences that end at and around every edge of tiles, splits and pages. */
 static void test_lengths(void **state)
 {
@@ -271,6 +281,6 @@ static void test_refused(void **state)
 }
 
 TEST_MAIN(cudasim_attn, cmocka_unit_test(test_head_dim_64), cmocka_unit_test(test_head_dim_128),
-	  cmocka_unit_test(test_head_dim_256), cmocka_unit_test(test_lengths),
-	  cmocka_unit_test(test_last_bit), cmocka_unit_test(test_seeds),
-	  cmocka_unit_test(test_refused))
+	  cmocka_unit_test(test_head_dim_256), cmocka_unit_test(test_fp16_out),
+	  cmocka_unit_test(test_lengths), cmocka_unit_test(test_last_bit),
+	  cmocka_unit_test(test_seeds), cmocka_unit_test(test_refused))

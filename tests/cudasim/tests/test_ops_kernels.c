@@ -2,7 +2,8 @@
 /*
  * Each operation of the simulated GPU's table against its plain twin, over odd shapes. Attention
  * has a test of its own. Tolerances: sums of some hundred products in f32 are good to 2e-5 at these
- * magnitudes; a result that is rounded to bf16 may fall to the other neighbour, 2^-7 apart.
+ * magnitudes; a result that is rounded to bf16 may fall to the other neighbour, 2^-7 apart, or
+ * 2^-10 in fp16, where the smallest numbers are 2^-24 apart.
  */
 #include "kernels/cpu/ref/ref.h"
 #include "tests/cudasim/tests/child.h"
@@ -11,9 +12,12 @@
 
 #include <base/bits.h>
 #include <math.h>
+#include <stdlib.h>
 
 #define CLOSE_F32 2e-5
 #define CLOSE_BF16 0x1p-7
+#define CLOSE_FP16 0x1p-10
+#define SMALL_FP16 0x1p-24
 #define ROWS 130u
 #define K_MAX 264u
 #define N_MAX 320u
@@ -23,9 +27,11 @@
 static const struct kernel_ops *ops;
 static struct kernels_ctx *ctx;
 static struct ops_step step;
+static enum kernel_type type; /* FP16=1 in the environment chooses the other */
 
 static void start(void)
 {
+	type = getenv("FP16") ? KERNEL_FP16 : KERNEL_BF16;
 	struct kernels_limits limits = {.rows_max = ROWS,
 					.k_max = K_MAX,
 					.n_max = N_MAX,
@@ -36,7 +42,8 @@ static void start(void)
 					.sampled_max = 16,
 					.sequences_max = SEQS,
 					.pages_max = PAGES,
-					.page_tokens = 16};
+					.page_tokens = 16,
+					.type = type};
 
 	ops = ops_world_table();
 	IS(kernels_ctx_new(ops, &limits, 1, &ctx), 0);
@@ -66,13 +73,28 @@ static bool near(double got, double want, double absolute, double relative)
 	return fabs(got - want) <= absolute + relative * fabs(want);
 }
 
-static kernel_bf16 *to_bf16(const float *x, size_t count)
+static double close_half(void)
 {
-	kernel_bf16 *out = malloc(count * sizeof(*out));
+	return type == KERNEL_FP16 ? CLOSE_FP16 : CLOSE_BF16;
+}
+
+static double small_half(void)
+{
+	return type == KERNEL_FP16 ? SMALL_FP16 : 0;
+}
+
+static double half(kernel_half x)
+{
+	return kernel_half_to_f32(x, type);
+}
+
+static kernel_half *to_half(const float *x, size_t count)
+{
+	kernel_half *out = malloc(count * sizeof(*out));
 
 	CHECK(out);
 	for (size_t i = 0; i < count; i++)
-		out[i] = kernel_f32_to_bf16(x[i]);
+		out[i] = kernel_f32_to_half(x[i], type);
 	return out;
 }
 
@@ -80,7 +102,7 @@ static kernel_bf16 *to_bf16(const float *x, size_t count)
 static struct kernel_weight twin_weight(uint64_t seed, enum kernel_weight_kind kind, uint32_t n,
 					uint32_t k)
 {
-	return ops_world_weight(kernels_cpu("portable"), seed, kind, n, k);
+	return ops_world_weight(kernels_cpu("portable"), seed, kind, n, k, type);
 }
 
 static void drop(const struct kernel_ops *table, struct kernel_weight *w)
@@ -99,7 +121,7 @@ struct product {
 
 struct product_data {
 	struct kernel_weight w, twin;
-	kernel_bf16 *x, *x_device;
+	kernel_half *x, *x_device;
 	float *bias, *bias_device;
 	float *y, *y_device; /* room for f32; the start is the same for both */
 	size_t y_bytes;
@@ -142,13 +164,13 @@ static void product_close(const struct product *p, const struct product_data *d,
 	for (uint32_t r = 0; r < ROWS; r++)
 		for (uint32_t c = 0; c < d->ldy; c++) {
 			size_t i = (size_t)r * d->ldy + c;
-			double g = f32 ? ((const float *)got)[i]
-				       : kernel_bf16_to_f32(((const kernel_bf16 *)got)[i]);
+			double g =
+				f32 ? ((const float *)got)[i] : half(((const kernel_half *)got)[i]);
 			double w = f32 ? ((const float *)want)[i]
-				       : kernel_bf16_to_f32(((const kernel_bf16 *)want)[i]);
+				       : half(((const kernel_half *)want)[i]);
 
 			/* What lies between the rows stays as it was. */
-			CHECK(c < d->columns ? near(g, w, CLOSE_F32, f32 ? 0 : CLOSE_BF16)
+			CHECK(c < d->columns ? near(g, w, CLOSE_F32, f32 ? 0 : close_half())
 					     : memcmp(&g, &w, sizeof(g)) == 0);
 		}
 }
@@ -178,10 +200,10 @@ static void product_check(const struct product *p)
 
 	d.ldy = d.columns + 3;
 	d.y_bytes = (size_t)ROWS * d.ldy * sizeof(float);
-	d.w = ops_world_weight(ops, p->n, kind, p->n, p->k);
+	d.w = ops_world_weight(ops, p->n, kind, p->n, p->k, type);
 	d.twin = twin_weight(p->n, kind, p->n, p->k);
 	x = ops_world_floats(1, (size_t)ROWS * d.ldx, 2);
-	d.x = to_bf16(x, (size_t)ROWS * d.ldx);
+	d.x = to_half(x, (size_t)ROWS * d.ldx);
 	d.x_device = ops_world_put(ops, d.x, (size_t)ROWS * d.ldx * sizeof(*d.x));
 	d.y = ops_world_floats(2, (size_t)ROWS * d.ldy, 1);
 	d.y_device = ops_world_put(ops, d.y, d.y_bytes);
@@ -214,7 +236,7 @@ static void role_gemm(void)
 		{96, 256, KERNEL_OUT_F32, false},    {301, 100, KERNEL_OUT_F32, true},
 		{7, 33, KERNEL_OUT_F32, false},	     {1, 1, KERNEL_OUT_F32, true},
 		{96, 264, KERNEL_OUT_ADD, false},    {65, 40, KERNEL_OUT_ADD, true},
-		{128, 64, KERNEL_OUT_BF16, false},   {33, 72, KERNEL_OUT_BF16, true},
+		{128, 64, KERNEL_OUT_HALF, false},   {33, 72, KERNEL_OUT_HALF, true},
 		{272, 96, KERNEL_OUT_SWIGLU, false}, {70, 37, KERNEL_OUT_SWIGLU, true},
 	};
 
@@ -227,6 +249,7 @@ static void role_gemm(void)
 static void test_products(void **state)
 {
 	assert_int_equal(child_run("gemm", NULL), 0);
+	assert_int_equal(child_run("gemm", (const char *[]){"FP16=1", NULL}), 0);
 }
 
 /* --- rows ---------------------------------------------------------------------------------------
@@ -245,9 +268,9 @@ static void check_norm(uint32_t d, float range)
 	ops->rmsnorm(ctx, x_device, weight_device, 1e-5f, out, m, d);
 	end();
 	child_read(got, out, m * d * sizeof(*got));
-	ref_norm(x, weight, 1e-5f, want, m, d);
+	ref_norm(x, weight, 1e-5f, want, m, d, type);
 	for (uint32_t i = 0; i < m * d; i++)
-		CHECK(near(kernel_bf16_to_f32(got[i]), kernel_bf16_to_f32(want[i]), 0, CLOSE_BF16));
+		CHECK(near(half(got[i]), half(want[i]), small_half(), close_half()));
 	/* The third row alone. */
 	begin_any();
 	ops->rmsnorm(ctx, x_device + 2 * d, weight_device, 1e-5f, out, 1, d);
@@ -264,7 +287,7 @@ static void check_norm(uint32_t d, float range)
 
 static void check_embed(uint32_t v, uint32_t d)
 {
-	struct kernel_weight w = ops_world_weight(ops, d, KERNEL_WEIGHT_PLAIN, v, d);
+	struct kernel_weight w = ops_world_weight(ops, d, KERNEL_WEIGHT_PLAIN, v, d, type);
 	struct kernel_weight twin = twin_weight(d, KERNEL_WEIGHT_PLAIN, v, d);
 	uint32_t tokens[] = {v - 1, KERNEL_TOKEN_DRAWN | 2, v / 2, 0, KERNEL_TOKEN_DRAWN};
 	const uint32_t drawn[] = {v / 3, v + 1, 1}, m = ARRAY_LEN(tokens);
@@ -308,9 +331,54 @@ static void role_rows(void)
 	kernels_ctx_free(ctx);
 }
 
+/* Each way to a half: beyond the range comes its end, and nothing is infinite. */
+static void role_range(void)
+{
+	const float large[] = {1e9f, -1e9f, 65504, 65519, 65520, -70000, 1, 0};
+	const float one[8] = {1}, back[] = {1, 1, 1, 1, 1, 1, 1, 1};
+	uint32_t n = ARRAY_LEN(large);
+	struct kernel_weight w = {.n = n, .k = 1, .type = KERNEL_FP16};
+	float *weights = ops_world_put(ops_world_table(), large, sizeof(large));
+	float *x = ops_world_put(ops_world_table(), back, sizeof(back));
+	kernel_half got[8], *out = ops_world_table()->memory_new(ops_world_table(), sizeof(got));
+	kernel_half *in;
+
+	start();
+	begin_any();
+	ops->rmsnorm(ctx, x, weights, 0, out, 1, n);
+	end();
+	child_read(got, out, sizeof(got));
+	for (uint32_t i = 0; i < n; i++)
+		CHECK(got[i] == kernel_f32_to_fp16(large[i]) && fabs(half(got[i])) <= 65504);
+	/* A product whose bias is beyond. */
+	w.bytes = ops->weight_bytes(KERNEL_WEIGHT_PLAIN, n, 1);
+	w.data = ops->memory_new(ops, w.bytes);
+	ops->weight_pack(&w, 0, n, one);
+	in = to_half(back, n);
+	const struct kernel_gemm g = {.w = &w,
+				      .x = ops_world_put(ops, in, 8 * sizeof(*in)),
+				      .y = out,
+				      .bias = weights,
+				      .m = 1,
+				      .ldx = 8,
+				      .ldy = n,
+				      .out = KERNEL_OUT_HALF};
+
+	begin_any();
+	ops->gemm(ctx, &g);
+	end();
+	child_read(got, out, sizeof(got));
+	CHECK(half(got[0]) == 65504 && half(got[1]) == -65504 && half(got[5]) == -65504);
+	CHECK(half(got[6]) == 1 && half(got[7]) == 0);
+	free(in);
+	kernels_ctx_free(ctx);
+}
+
 static void test_rows(void **state)
 {
 	assert_int_equal(child_run("rows", NULL), 0);
+	assert_int_equal(child_run("rows", (const char *[]){"FP16=1", NULL}), 0);
+	assert_int_equal(child_run("range", (const char *[]){"FP16=1", NULL}), 0);
 }
 
 /* --- rope and store ------------------------------------------------------------------------------
@@ -622,8 +690,8 @@ static void test_sampling(void **state)
 }
 
 static const struct child_role roles[] = {
-	{"gemm", role_gemm},	 {"rows", role_rows}, {"rope", role_rope},
-	{"sample", role_sample}, {NULL, NULL},
+	{"gemm", role_gemm},	 {"rows", role_rows},	{"rope", role_rope},
+	{"sample", role_sample}, {"range", role_range}, {NULL, NULL},
 };
 
 CHILD_MAIN(ops_kernels, roles, cmocka_unit_test(test_products), cmocka_unit_test(test_rows),

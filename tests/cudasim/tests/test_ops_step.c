@@ -65,6 +65,32 @@ static void test_batch_and_chunks_change_nothing(void **state)
 	assert_int_equal(child_run("alone", NULL), 0);
 }
 
+/* In fp16 the same holds; and the pages are others than in bf16. */
+static void role_fp16(void)
+{
+	static struct ops_world bf16;
+
+	ops_world_init_type(&one, KERNEL_FP16);
+	ops_world_init_type(&two, KERNEL_FP16);
+	ops_world_init(&bf16);
+	IS(ops_world_start(&one, true), 0);
+	IS(ops_world_start(&two, false), 0);
+	IS(ops_world_start(&bf16, false), 0);
+	IS(ops_world_play(&one), 0);
+	IS(ops_world_play_alone(&two), 0);
+	IS(ops_world_play(&bf16), 0);
+	ops_world_same(&one, &two);
+	CHECK(ops_world_digest(&one) != ops_world_digest(&bf16));
+	ops_world_fini(&one);
+	ops_world_fini(&two);
+	ops_world_fini(&bf16);
+}
+
+static void test_fp16(void **state)
+{
+	assert_int_equal(child_run("fp16", NULL), 0);
+}
+
 static void role_digest(void)
 {
 	ops_world_init(&one);
@@ -424,23 +450,15 @@ static void test_choice_of_a_kernel(void **state)
 static const struct child_role roles[] = {
 	{"choice", role_choice},
 
-	{"graph", role_graph},
-	{"alone", role_alone},
-	{"digest", role_digest},
-	{"ahead", role_ahead},
-	{"again", role_again},
-	{"memory", role_memory},
-	{"room", role_room},
-	{"few", role_few},
-	{"launch", role_launch},
-	{"open", role_open},
-	{"table", role_table},
-	{"blind", role_blind},
-	{NULL, NULL},
+	{"graph", role_graph},	 {"alone", role_alone}, {"digest", role_digest},
+	{"ahead", role_ahead},	 {"again", role_again}, {"memory", role_memory},
+	{"room", role_room},	 {"few", role_few},	{"launch", role_launch},
+	{"open", role_open},	 {"table", role_table}, {"blind", role_blind},
+	{"fp16", role_fp16},	 {NULL, NULL},
 };
 
 CHILD_MAIN(ops_step, roles, cmocka_unit_test(test_graph_replay_equals_eager),
-	   cmocka_unit_test(test_batch_and_chunks_change_nothing),
+	   cmocka_unit_test(test_batch_and_chunks_change_nothing), cmocka_unit_test(test_fp16),
 	   cmocka_unit_test(test_seeds_agree), cmocka_unit_test(test_steps_ahead_of_the_device),
 	   cmocka_unit_test(test_draws_stay_on_the_device), cmocka_unit_test(test_query_only),
 	   cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_no_room_for_graphs),

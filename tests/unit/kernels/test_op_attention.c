@@ -126,7 +126,7 @@ static void check_twin(const struct kernel_ops *ops, const struct attention_case
 	run_all(&r, 2, c->tokens);
 	seq.pages = r.pages.page;
 	a = attention_of(&r, &seq, want);
-	ref_attn(&a);
+	ref_attn(&a, KERNEL_BF16);
 	fixture_close_bf16(r.out, want, out_bytes(c) / 2, 0.012, 0.012);
 	run_fini(&r);
 	free(want);

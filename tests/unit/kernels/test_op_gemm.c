@@ -21,8 +21,8 @@ struct gemm_data {
 static const struct gemm_case cases[] = {
 	{1, 64, 64, KERNEL_OUT_F32, false},	    {7, 96, 128, KERNEL_OUT_F32, true},
 	{63, 576, 576, KERNEL_OUT_F32, false},	    {64, 200, 96, KERNEL_OUT_ADD, true},
-	{65, 64, 1536, KERNEL_OUT_ADD, false},	    {5, 65, 33, KERNEL_OUT_BF16, true},
-	{97, 130, 80, KERNEL_OUT_BF16, false},	    {6, 2 * 40, 64, KERNEL_OUT_SWIGLU, false},
+	{65, 64, 1536, KERNEL_OUT_ADD, false},	    {5, 65, 33, KERNEL_OUT_HALF, true},
+	{97, 130, 80, KERNEL_OUT_HALF, false},	    {6, 2 * 40, 64, KERNEL_OUT_SWIGLU, false},
 	{33, 2 * 160, 96, KERNEL_OUT_SWIGLU, true}, {129, 2 * 65, 47, KERNEL_OUT_SWIGLU, true},
 	{300, 192, 640, KERNEL_OUT_F32, false},	    {17, 72, 4096, KERNEL_OUT_F32, false},
 };

@@ -52,7 +52,7 @@ static void check_norm(const struct kernel_ops *ops, uint32_t m, uint32_t d)
 	struct kernels_ctx *ctx = fixture_ctx(ops, 2);
 
 	ops->rmsnorm(ctx, x, weight, 1e-5f, got, m, d);
-	ref_norm(x, weight, 1e-5f, want, m, d);
+	ref_norm(x, weight, 1e-5f, want, m, d, KERNEL_BF16);
 	fixture_close_bf16(got, want, (size_t)m * d, 0, 0.008);
 	for (uint32_t r = 0; r < m; r++) {
 		ops->rmsnorm(ctx, x + (size_t)r * d, weight, 1e-5f, want, 1, d);
