@@ -5,7 +5,7 @@
  * Rows of several sequences stand side by side without padding; only attention and the page store
  * know where one sequence ends. All buffers are named in `build_plan` with the operations between
  * which they live, and share one arena allocated by forward_new(): a step allocates nothing and
- * cannot fail. The residual stream is f32; what enters a GEMM is bf16.
+ * cannot fail. The residual stream is f32; what enters a GEMM has the weights' type.
  *
  * Exactness comes from below (kernels.h): no operation here looks at more than its own row, so
  * that chunking, batching and threads cannot change a bit.
@@ -25,13 +25,13 @@
 
 enum forward_buffer {
 	BUF_X,	    /* f32 [m][d]: the residual stream */
-	BUF_NORM,   /* bf16 [m][d]: what enters qkv and gate_up */
+	BUF_NORM,   /* half [m][d]: what enters qkv and gate_up */
 	BUF_QKV,    /* f32 [m][(h + 2 hk) hd] */
 	BUF_Q,	    /* bf16 [m][h hd]: rotated */
-	BUF_ATT,    /* bf16 [m][h hd] */
-	BUF_ACT,    /* bf16 [m][f]: silu(gate) * up */
+	BUF_ATT,    /* half [m][h hd] */
+	BUF_ACT,    /* half [m][f]: silu(gate) * up */
 	BUF_LAST,   /* f32 [s][d]: the residual rows that are sampled */
-	BUF_HEAD,   /* bf16 [s][d]: normalised, enters the head */
+	BUF_HEAD,   /* half [s][d]: normalised, enters the head */
 	BUF_LOGITS, /* f32 [s][v] */
 	BUF_COUNT
 };
@@ -76,13 +76,13 @@ static size_t build_plan(const struct model_hparams *h, const struct forward_lim
 	size_t m = l->rows_max, s = l->sampled_max, q = (size_t)h->heads * h->head_dim;
 	const struct plan_buffer buffers[BUF_COUNT] = {
 		[BUF_X] = {"residual f32", m * h->hidden * 4, OP_EMBED, OP_GATHER, 0},
-		[BUF_NORM] = {"normalised bf16", m * h->hidden * 2, OP_ATTN_NORM, OP_GATE_UP, 0},
+		[BUF_NORM] = {"normalised half", m * h->hidden * 2, OP_ATTN_NORM, OP_GATE_UP, 0},
 		[BUF_QKV] = {"qkv f32", m * qkv_width(h) * 4, OP_QKV, OP_ROPE, 0},
 		[BUF_Q] = {"q bf16", m * q * 2, OP_ROPE, OP_ATTENTION, 0},
-		[BUF_ATT] = {"attention bf16", m * q * 2, OP_ATTENTION, OP_OUT, 0},
-		[BUF_ACT] = {"activation bf16", m * h->ffn * 2, OP_GATE_UP, OP_DOWN, 0},
+		[BUF_ATT] = {"attention half", m * q * 2, OP_ATTENTION, OP_OUT, 0},
+		[BUF_ACT] = {"activation half", m * h->ffn * 2, OP_GATE_UP, OP_DOWN, 0},
 		[BUF_LAST] = {"sampled rows f32", s * h->hidden * 4, OP_GATHER, OP_OUT_NORM, 0},
-		[BUF_HEAD] = {"head input bf16", s * h->hidden * 2, OP_OUT_NORM, OP_HEAD, 0},
+		[BUF_HEAD] = {"head input half", s * h->hidden * 2, OP_OUT_NORM, OP_HEAD, 0},
 		[BUF_LOGITS] = {"logits f32", s * h->vocab * 4, OP_HEAD, OP_SAMPLE, 0},
 	};
 
@@ -99,9 +99,9 @@ struct kvd_layout forward_page_layout(const struct model *m, uint32_t page_token
 				   .element_bytes = sizeof(kernel_bf16)};
 }
 
-static struct kernels_limits kernel_limits(const struct model_hparams *h,
-					   const struct forward_limits *l)
+static struct kernels_limits kernel_limits(const struct model *m, const struct forward_limits *l)
 {
+	const struct model_hparams *h = &m->h;
 	uint32_t k_max = BITS_MAX(h->hidden, h->ffn);
 
 	return (struct kernels_limits){
@@ -117,13 +117,14 @@ static struct kernels_limits kernel_limits(const struct model_hparams *h,
 		.pages_max = bits_div_ceil(l->context, l->page_tokens),
 		.page_tokens = l->page_tokens,
 		.graphs = l->graphs,
+		.type = m->type,
 	};
 }
 
 const struct forward_plan_row *forward_plan(const struct model *m, const struct forward_limits *l)
 {
 	static __thread struct forward_plan_row rows[BUF_COUNT + 3];
-	struct kernels_limits kl = kernel_limits(&m->h, l);
+	struct kernels_limits kl = kernel_limits(m, l);
 	struct plan_buffer plan[BUF_COUNT];
 	size_t arena = build_plan(&m->h, l, plan);
 	size_t scratch = m->ops->ctx_bytes(&kl, l->threads);
@@ -238,7 +239,7 @@ static int record(struct forward *f)
 
 int forward_new(const struct model *m, const struct forward_limits *l, struct forward **out)
 {
-	struct kernels_limits kl = kernel_limits(&m->h, l);
+	struct kernels_limits kl = kernel_limits(m, l);
 	struct plan_buffer plan[BUF_COUNT];
 	size_t bytes = build_plan(&m->h, l, plan);
 	struct forward *f = calloc(1, sizeof(*f));

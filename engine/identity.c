@@ -2,9 +2,10 @@
 /*
  * The format's identity is XXH3-128 over a text that names every ingredient, one a line, in a fixed
  * order. The model's own digest covers its weights and all hyperparameters; the numerics id covers
- * the instruction set, and NUMERICS_REV rises with every change of a KV bit. The text is also what
- * people read when two engines do not share. Thread counts and batch sizes are not in it: they
- * change no bit. Pure, any thread.
+ * the instruction set, and bf16 where the last line does not say another type of products; and
+ * NUMERICS_REV rises with every change of a KV bit. The text is also what people read when two
+ * engines do not share. Thread counts and batch sizes are not in it: they change no bit. Pure, any
+ * thread.
  */
 #include "engine/identity.h"
 #include <stdio.h>
@@ -21,9 +22,10 @@ static void ingredients(const struct model *m, uint32_t page_tokens, char *out, 
 		snprintf(digest + 2 * i, 3, "%02x", m->digest[i]);
 	snprintf(out, size,
 		 "weights %s\nnumerics %s revision %d\nlayout %s\npage_tokens %u\nkv bf16\n"
-		 "shape %u layers %u kv heads of %u\n",
+		 "shape %u layers %u kv heads of %u\n%s",
 		 digest, m->ops->numerics_id, NUMERICS_REV, m->ops->layout, page_tokens,
-		 m->h.layers, m->h.kv_heads, m->h.head_dim);
+		 m->h.layers, m->h.kv_heads, m->h.head_dim,
+		 m->type == KERNEL_FP16 ? "products of fp16\n" : "");
 }
 
 void identity_digest(const struct model *m, uint32_t page_tokens, uint8_t out[16])

@@ -14,7 +14,7 @@
 
 #define TERMINAL_PERIOD_NS (100 * UNITS_NS_PER_MS)
 #define LOG_PERIOD_NS (2 * UNITS_NS_PER_S)
-/* Packed weights are bf16. */
+/* Of a packed weight, bf16 or fp16. */
 #define WEIGHT_BYTES 2
 
 struct progress {
@@ -87,6 +87,13 @@ static int check_vocab(const struct loader *l, const struct settings *s, char *e
 	return -EINVAL;
 }
 
+static enum model_dtype dtype_of(const struct settings *s)
+{
+	if (strcmp(s->dtype, "fp16") == 0)
+		return MODEL_DTYPE_FP16;
+	return strcmp(s->dtype, "bf16") == 0 ? MODEL_DTYPE_BF16 : MODEL_DTYPE_AUTO;
+}
+
 static int load_model(struct loader *l, const struct kernel_ops *ops, const struct settings *s,
 		      bool (*interrupted)(void), char *error, size_t size)
 {
@@ -94,15 +101,16 @@ static int load_model(struct loader *l, const struct kernel_ops *ops, const stru
 	char why[MODEL_ERROR_MAX] = "";
 	uint64_t from_ns = units_now_ns();
 
-	int r = model_load(l->file, ops, show, &p, &l->model, why);
+	int r = model_load(l->file, ops, dtype_of(s), show, &p, &l->model, why);
 
 	if (r < 0) {
 		snprintf(error, size, "%s: %s", s->model, why);
 		return r;
 	}
-	log_info("model", "%s, %u layers, context %u, kernels %s, %llu MiB of weights, %.1f s",
+	log_info("model", "%s, %u layers, context %u, kernels %s, %llu MiB of %s weights, %.1f s",
 		 l->model->h.name, l->model->h.layers, l->model->h.context, ops->name,
 		 (unsigned long long)(l->model->weight_bytes / UNITS_MIB),
+		 l->model->type == KERNEL_FP16 ? "fp16" : "bf16",
 		 (double)(units_now_ns() - from_ns) / (double)UNITS_NS_PER_S);
 	return 0;
 }

@@ -92,6 +92,17 @@ static int choose_overlap(struct program *p)
 	return -EINVAL;
 }
 
+static int check_dtype(struct program *p)
+{
+	const char *name = p->settings.dtype;
+
+	if (!name[0] || strcmp(name, "auto") == 0 || strcmp(name, "bf16") == 0 ||
+	    strcmp(name, "fp16") == 0)
+		return 0;
+	snprintf(p->error, sizeof(p->error), "--dtype: `%s` is not one of auto, bf16, fp16", name);
+	return -EINVAL;
+}
+
 static int read_secret(struct program *p)
 {
 	const char *path = p->settings.secret_file;
@@ -183,6 +194,8 @@ static int check_settings(struct program *p)
 		r = choose_kvd_mode(p);
 	if (r == 0)
 		r = choose_overlap(p);
+	if (r == 0)
+		r = check_dtype(p);
 	if (r == 0)
 		r = read_secret(p);
 	if (r == 0)

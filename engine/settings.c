@@ -59,6 +59,11 @@ const struct option_row settings_table[] = {
 	 AT(device)},
 	{"eager", SETTINGS_FLAG, NULL, "Compute",
 	 "Record no graphs on a GPU: each step launches its kernels one by one.", AT(eager)},
+	{"dtype", SETTINGS_TEXT, "TYPE", "Compute",
+	 "What weights are kept in and products take: bf16, fp16 (GPUs only), or auto: fp16 where "
+	 "all of the file's matrices are F16 and the device can, else bf16. Sums are f32, K and V "
+	 "bf16; engines with different types share no pages. Default: auto.",
+	 AT(dtype)},
 	{"overlap", SETTINGS_TEXT, "ON", "Compute",
 	 "on: choose and submit the next step while a GPU computes one; off: when that one has "
 	 "ended. Answers do not depend on it. Default: on.",

@@ -31,6 +31,7 @@ struct settings {
 	char device[SETTINGS_TEXT_MAX];
 	char log_level[SETTINGS_TEXT_MAX];
 	char overlap[SETTINGS_TEXT_MAX];
+	char dtype[SETTINGS_TEXT_MAX];
 	uint64_t port;
 	uint64_t connections;
 	uint64_t threads;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #define DEQUANT_BLOCK_MAX 256u
+#define DEQUANT_F16 1u /* ggml's number of it */
 
 struct dequant_type {
 	uint32_t type; /* ggml's number */

@@ -35,8 +35,8 @@ static int identify(const struct gguf *file, struct model *m, char *error)
 	return status;
 }
 
-static int load(const struct gguf *file, struct model *m, model_progress_fn *progress,
-		void *progress_ctx, char *error)
+static int load(const struct gguf *file, struct model *m, enum model_dtype dtype,
+		model_progress_fn *progress, void *progress_ctx, char *error)
 {
 	const struct family *family;
 	int status = family_find(file, &family, error, MODEL_ERROR_MAX);
@@ -44,14 +44,14 @@ static int load(const struct gguf *file, struct model *m, model_progress_fn *pro
 	if (!status)
 		status = hparams_read(file, family, &m->h, error);
 	if (!status)
-		status = weights_load(file, family, m, progress, progress_ctx, error);
+		status = weights_load(file, family, m, dtype, progress, progress_ctx, error);
 	if (!status)
 		status = identify(file, m, error);
 	return status;
 }
 
-int model_load(const struct gguf *file, const struct kernel_ops *ops, model_progress_fn *progress,
-	       void *progress_ctx, struct model **out, char *error)
+int model_load(const struct gguf *file, const struct kernel_ops *ops, enum model_dtype dtype,
+	       model_progress_fn *progress, void *progress_ctx, struct model **out, char *error)
 {
 	struct model *m = calloc(1, sizeof(*m));
 
@@ -59,7 +59,7 @@ int model_load(const struct gguf *file, const struct kernel_ops *ops, model_prog
 		return fail_with(error, MODEL_ERROR_MAX, -ENOMEM, "no memory to load a model");
 	m->ops = ops;
 	m->file_bytes = gguf_file_bytes(file);
-	int status = load(file, m, progress, progress_ctx, error);
+	int status = load(file, m, dtype, progress, progress_ctx, error);
 	if (status) {
 		model_free(m);
 		return status;

@@ -42,9 +42,17 @@ struct model_layer {
 	float *ffn_norm;	      /* [hidden] */
 };
 
+/* In which type to keep the weights, and so what products take. */
+enum model_dtype {
+	MODEL_DTYPE_AUTO, /* fp16 where the file's matrices are and the table can, else bf16 */
+	MODEL_DTYPE_BF16,
+	MODEL_DTYPE_FP16,
+};
+
 struct model {
 	struct model_hparams h;
 	const struct kernel_ops *ops;
+	enum kernel_type type; /* of all weights */
 	struct model_layer *layer;
 	struct kernel_weight embed; /* [vocab][hidden] */
 	struct kernel_weight head;  /* == embed when tied */
@@ -63,11 +71,12 @@ typedef void model_progress_fn(void *ctx, uint64_t done, uint64_t total);
 
 /*
  * Loads from an open GGUF file: checks that every tensor is there and has the right shape, then
- * dequantises and packs. 0 or -errno (-ENOTSUP: another architecture, -EINVAL: the file
- * contradicts itself, -ENOMEM), with one sentence in error[MODEL_ERROR_MAX] that says what to do.
+ * dequantises and packs. 0 or -errno (-ENOTSUP: another architecture, or fp16 on a table without
+ * it; -EINVAL: the file contradicts itself, -ENOMEM), with one sentence in error[MODEL_ERROR_MAX]
+ * that says what to do.
  */
-int model_load(const struct gguf *file, const struct kernel_ops *ops, model_progress_fn *progress,
-	       void *progress_ctx, struct model **out, char *error);
+int model_load(const struct gguf *file, const struct kernel_ops *ops, enum model_dtype dtype,
+	       model_progress_fn *progress, void *progress_ctx, struct model **out, char *error);
 void model_free(struct model *m);
 
 #endif

@@ -71,7 +71,8 @@ static void carve_weight(struct carver *c, const struct kernel_ops *ops,
 {
 	size_t bytes = ops->weight_bytes(kind, n, k);
 
-	*w = (struct kernel_weight){kind, n, k, carve(c, bytes), bytes};
+	*w = (struct kernel_weight){
+		.kind = kind, .n = n, .k = k, .data = carve(c, bytes), .bytes = bytes};
 }
 
 static void carve_weights(struct carver *c, struct model *m)
@@ -289,8 +290,31 @@ static int copy_vectors(const struct model *m, const struct weights_list *l, cha
 	return status;
 }
 
+/* The type of all matrices: a product has one type for its two sides, and a step one for all. */
+static int choose_type(struct model *m, const struct weights_list *l, enum model_dtype dtype,
+		       char *error)
+{
+	bool all_fp16 = true;
+
+	for (uint32_t i = 0; i < l->matrix_count; i++)
+		for (uint32_t p = 0; p < l->matrix[i].pieces; p++)
+			all_fp16 &= l->matrix[i].piece[p].tensor->type == DEQUANT_F16;
+	if (dtype == MODEL_DTYPE_FP16 && !m->ops->fp16)
+		return fail_with(error, MODEL_ERROR_MAX, -ENOTSUP,
+				 "%s has products of bf16 only: --dtype bf16 or auto",
+				 m->ops->name);
+	m->type =
+		dtype == MODEL_DTYPE_FP16 || (dtype == MODEL_DTYPE_AUTO && all_fp16 && m->ops->fp16)
+			? KERNEL_FP16
+			: KERNEL_BF16;
+	for (uint32_t i = 0; i < l->matrix_count; i++)
+		l->matrix[i].w->type = m->type;
+	return 0;
+}
+
 int weights_load(const struct gguf *g, const struct family *family, struct model *m,
-		 model_progress_fn *progress, void *progress_ctx, char *error)
+		 enum model_dtype dtype, model_progress_fn *progress, void *progress_ctx,
+		 char *error)
 {
 	struct weights_list list;
 	int status = arena_new(m, error);
@@ -306,7 +330,9 @@ int weights_load(const struct gguf *g, const struct family *family, struct model
 			   .lock = PTHREAD_MUTEX_INITIALIZER,
 			   .progress = progress,
 			   .progress_ctx = progress_ctx};
-	status = copy_vectors(m, &list, error);
+	status = choose_type(m, &list, dtype, error);
+	if (!status)
+		status = copy_vectors(m, &list, error);
 	if (!status)
 		status = pack_all(&p);
 	if (m->h.tied)

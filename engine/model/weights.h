@@ -7,10 +7,11 @@
 #include <engine/model/model.h>
 
 /*
- * m needs h and ops; gets arena, all weights and norms, and room for inv_freq. 0, -EINVAL,
+ * m needs h and ops; gets type, arena, all weights and norms, and room for inv_freq. 0, -EINVAL,
  * -ENOTSUP or -ENOMEM with a sentence in error[MODEL_ERROR_MAX]; m->arena may be set even then.
  */
 int weights_load(const struct gguf *g, const struct family *family, struct model *m,
-		 model_progress_fn *progress, void *progress_ctx, char *error);
+		 enum model_dtype dtype, model_progress_fn *progress, void *progress_ctx,
+		 char *error);
 
 #endif

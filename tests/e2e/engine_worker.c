@@ -267,7 +267,7 @@ static struct model *load(const char *path)
 	char error[MODEL_ERROR_MAX];
 
 	if (gguf_open(path, &file, error, sizeof(error)) < 0 ||
-	    model_load(file, kernels_cpu(NULL), NULL, NULL, &m, error) < 0) {
+	    model_load(file, kernels_cpu(NULL), MODEL_DTYPE_AUTO, NULL, NULL, &m, error) < 0) {
 		printf("failed %s\n", error);
 		exit(1);
 	}

@@ -80,7 +80,7 @@ static void fuzz_model(const struct gguf *g)
 	char error[MODEL_ERROR_MAX];
 	struct model *m;
 
-	if (model_load(g, &ops, NULL, NULL, &m, error) == 0)
+	if (model_load(g, &ops, MODEL_DTYPE_AUTO, NULL, NULL, &m, error) == 0)
 		model_free(m);
 }
 

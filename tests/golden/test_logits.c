@@ -221,7 +221,7 @@ static void open_world(struct world *w)
 	const char *device = getenv("KVD_DEVICE");
 	const struct kernel_ops *ops = kernels_open(device ? device : "cpu", error, sizeof(error));
 
-	if (!ops || model_load(g, ops, NULL, NULL, &w->model, error))
+	if (!ops || model_load(g, ops, MODEL_DTYPE_AUTO, NULL, NULL, &w->model, error))
 		fail_msg("%s", error);
 	gguf_close(g);
 	assert_int_equal(forward_new(w->model, &limits, &w->forward), 0);

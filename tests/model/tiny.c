@@ -7,6 +7,7 @@
 #include "tests/model/tiny.h"
 
 #include "engine/model/gguf.h"
+#include "kernels/kernels.h"
 #include "tests/model/gguf_writer.h"
 
 #include <base/assert.h>
@@ -21,6 +22,7 @@
 
 /* GGUF's numbers of element types. */
 #define TYPE_F32 0u
+#define TYPE_F16 1u
 #define TYPE_BF16 30u
 
 /* In GPT-2's spelling. Later ones build on earlier ones. */
@@ -212,19 +214,29 @@ static float uniform(uint64_t *state)
 	return (float)(int32_t)(z >> 32) * 0x1p-31f;
 }
 
-static void write_values(struct gguf_writer *w, const struct tensor *t, bool bf16, uint64_t *random)
+/* GGUF's number of a tensor's type. */
+static uint32_t type_of(const struct tiny_options *o, const struct tensor *t)
+{
+	if (!t->n)
+		return TYPE_F32;
+	return o->bf16 ? TYPE_BF16 : o->fp16 ? TYPE_F16 : TYPE_F32;
+}
+
+static void write_values(struct gguf_writer *w, const struct tensor *t, uint32_t type,
+			 uint64_t *random)
 {
 	gguf_writer_align(w, 32);
 	for (uint64_t j = 0; j < (uint64_t)t->k * (t->n ? t->n : 1); j++) {
 		float v = uniform(random) * t->spread + (t->n ? 0.0f : 1.0f);
 		uint32_t bits;
+		uint16_t half;
 
 		memcpy(&bits, &v, sizeof(bits));
-		bits >>= 16;
-		if (bf16 && t->n)
-			gguf_writer_bytes(w, &bits, 2);
-		else
+		half = type == TYPE_F16 ? kernel_f32_to_fp16(v) : (uint16_t)(bits >> 16);
+		if (type == TYPE_F32)
 			gguf_writer_bytes(w, &v, sizeof(v));
+		else
+			gguf_writer_bytes(w, &half, sizeof(half));
 	}
 }
 
@@ -240,14 +252,13 @@ uint8_t *tiny_build(const struct tiny_options *o, size_t *out_bytes)
 	write_keys(&w, o);
 	for (uint32_t i = 0; i < count; i++) {
 		const struct tensor *t = &list[i];
-		bool bf16 = o->bf16 && t->n;
+		uint32_t type = type_of(o, t), bytes = type == TYPE_F32 ? 4 : 2;
 
-		gguf_writer_tensor(&w, t->name, bf16 ? TYPE_BF16 : TYPE_F32, t->k, t->n, offset);
-		offset =
-			bits_align_up(offset + (bf16 ? 2ull : 4ull) * t->k * (t->n ? t->n : 1), 32);
+		gguf_writer_tensor(&w, t->name, type, t->k, t->n, offset);
+		offset = bits_align_up(offset + (uint64_t)bytes * t->k * (t->n ? t->n : 1), 32);
 	}
 	for (uint32_t i = 0; i < count; i++)
-		write_values(&w, &list[i], o->bf16, &random);
+		write_values(&w, &list[i], type_of(o, &list[i]), &random);
 	free(list);
 	*out_bytes = w.bytes;
 	return w.data;

@@ -27,7 +27,8 @@ struct tiny_options {
 	uint32_t context;
 	uint32_t vocab; /* a multiple of 32; beyond tiny_vocab() words that no merge makes */
 	bool untied;
-	bool bf16; /* matrices; else f32 */
+	bool bf16; /* matrices; else fp16, or f32 */
+	bool fp16;
 };
 
 /* 2 layers, hidden 64, 4 heads of 32 over 2 kv heads, ffn 128, context 1024, tied. */

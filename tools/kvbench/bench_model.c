@@ -27,7 +27,7 @@ static int bench_model_load(struct bench_model *s, const struct bench *b)
 		return -ENODEV;
 	int err = gguf_open(b->model, &file, error, sizeof(error));
 	if (!err) {
-		err = model_load(file, ops, NULL, NULL, &s->model, error);
+		err = model_load(file, ops, MODEL_DTYPE_AUTO, NULL, NULL, &s->model, error);
 		gguf_close(file);
 	}
 	if (err)

@@ -38,6 +38,9 @@ static void ingredients_change_it(void **state)
 	ops.numerics_id = "cpu-x-r1";
 	ops.layout = "other";
 	assert_int_not_equal(first_word(64), base);
+	ops.layout = "layout";
+	model.type = KERNEL_FP16;
+	assert_int_not_equal(first_word(64), base);
 }
 
 static void names_do_not(void **state)

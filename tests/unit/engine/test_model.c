@@ -83,7 +83,7 @@ static int load(const struct file *f, struct model **out, char *error)
 	int status;
 
 	assert_int_equal(gguf_open_memory(f->data, f->bytes, &g, error, MODEL_ERROR_MAX), 0);
-	status = model_load(g, &standin, NULL, NULL, out, error);
+	status = model_load(g, &standin, MODEL_DTYPE_AUTO, NULL, NULL, out, error);
 	gguf_close(g);
 	return status;
 }
@@ -244,11 +244,67 @@ static void progress_ends_at_all(void **state)
 
 	(void)state;
 	assert_int_equal(gguf_open_memory(f.data, f.bytes, &g, NULL, 0), 0);
-	assert_int_equal(model_load(g, &standin, note_progress, &p, &m, error), 0);
+	assert_int_equal(model_load(g, &standin, MODEL_DTYPE_AUTO, note_progress, &p, &m, error),
+			 0);
 	assert_true(p.calls > 0 && p.total > 0 && p.last == p.total);
 	gguf_close(g);
 	model_free(m);
 	free(f.data);
+}
+
+static int load_as(const struct tiny_options *o, bool table_fp16, enum model_dtype dtype,
+		   struct model **out, char *error)
+{
+	struct kernel_ops ops = standin;
+	struct file f;
+	struct gguf *g;
+
+	ops.fp16 = table_fp16;
+	ops.name = "the table";
+	f.data = tiny_build(o, &f.bytes);
+	assert_int_equal(gguf_open_memory(f.data, f.bytes, &g, NULL, 0), 0);
+	int status = model_load(g, &ops, dtype, NULL, NULL, out, error);
+
+	if (status == 0)
+		(*out)->ops = &standin;
+	gguf_close(g);
+	free(f.data);
+	return status;
+}
+
+static void the_type_is_the_files_or_as_told(void **state)
+{
+	static const struct {
+		bool bf16, fp16, table;
+		enum model_dtype dtype;
+		enum kernel_type type;
+	} cases[] = {
+		{false, true, true, MODEL_DTYPE_AUTO, KERNEL_FP16},
+		{false, true, false, MODEL_DTYPE_AUTO, KERNEL_BF16},
+		{false, true, true, MODEL_DTYPE_BF16, KERNEL_BF16},
+		{true, false, true, MODEL_DTYPE_AUTO, KERNEL_BF16},
+		{true, false, true, MODEL_DTYPE_FP16, KERNEL_FP16},
+		{false, false, true, MODEL_DTYPE_AUTO, KERNEL_BF16},
+	};
+	char error[MODEL_ERROR_MAX];
+	struct tiny_options o = tiny_defaults(3);
+	struct model *m = NULL;
+
+	o.untied = true;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		o.bf16 = cases[i].bf16;
+		o.fp16 = cases[i].fp16;
+		assert_int_equal(load_as(&o, cases[i].table, cases[i].dtype, &m, error), 0);
+		assert_int_equal(m->type, cases[i].type);
+		assert_int_equal(m->embed.type, cases[i].type);
+		assert_int_equal(m->head.type, cases[i].type);
+		assert_int_equal(m->layer[1].gate_up.type, cases[i].type);
+		model_free(m);
+	}
+	m = NULL;
+	assert_int_equal(load_as(&o, false, MODEL_DTYPE_FP16, &m, error), -ENOTSUP);
+	assert_null(m);
+	assert_non_null(strstr(error, "the table has products of bf16 only"));
 }
 
 static void what_does_not_fit_is_refused(void **state)
@@ -363,7 +419,9 @@ static void the_digest_follows_what_decides_kv(void **state)
 TEST_MAIN(model, cmocka_unit_test(hparams_are_those_of_the_file),
 	  cmocka_unit_test(query_and_key_rows_become_halves),
 	  cmocka_unit_test(other_rows_keep_their_order), cmocka_unit_test(an_own_head_is_loaded),
-	  cmocka_unit_test(progress_ends_at_all), cmocka_unit_test(what_does_not_fit_is_refused),
+	  cmocka_unit_test(progress_ends_at_all),
+	  cmocka_unit_test(the_type_is_the_files_or_as_told),
+	  cmocka_unit_test(what_does_not_fit_is_refused),
 	  cmocka_unit_test(another_architecture_is_refused),
 	  cmocka_unit_test(values_that_are_not_finite_are_refused),
 	  cmocka_unit_test(frequencies_fall_from_one),
