@@ -280,6 +280,11 @@ static void history_storm(struct sim *sim)
 	if (history_still(sim, false))
 		coverage_count("storm");
 	sim->storm = false;
+	if (admin == SIM_NONE || !random_percent(&sim->depths, 30))
+		return;
+	coverage_count("storm, and who asked goes");
+	life_break(sim, admin);
+	life_collect(sim);
 }
 
 /* Sometimes all that moves comes to rest, and sometimes all ends. */

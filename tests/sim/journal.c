@@ -219,3 +219,8 @@ void journal_cut(struct sim *sim)
 		j->walking = false;
 	}
 }
+
+void journal_lose_disk(struct sim *sim, uint32_t area)
+{
+	sim->journal[area].base_count = 0;
+}

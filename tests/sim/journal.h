@@ -16,5 +16,7 @@ void journal_check(struct sim *sim);
  * checkpoint now.
  */
 void journal_cut(struct sim *sim);
+/* Another disk is there instead. */
+void journal_lose_disk(struct sim *sim, uint32_t area);
 
 #endif

@@ -176,8 +176,22 @@ static void restart_settle(struct sim *sim)
 	}
 }
 
+static void restart_lose_disk(struct sim *sim)
+{
+	uint32_t count = sim->config.tiers[CORE_TIER_FILE].area_count;
+
+	if (count == 0 || !random_percent(&sim->depths, 15))
+		return;
+	uint32_t area = random_below(&sim->depths, count);
+	report_trace(sim, "the disk of area %u is lost", area);
+	coverage_count("restart, disk lost");
+	tiers_lose_disk(sim, area);
+	journal_lose_disk(sim, area);
+}
+
 void restart_now(struct sim *sim)
 {
+	static const char *const policies[] = {"lru", "s3fifo", "cost"};
 	static struct restart r;
 	bool power = random_percent(&sim->depths, 30);
 
@@ -185,6 +199,7 @@ void restart_now(struct sim *sim)
 	coverage_count(power ? "restart, machine" : "restart, daemon");
 	tiers_die(sim, power);
 	journal_cut(sim);
+	restart_lose_disk(sim);
 	restart_remember(sim, &r);
 	world_end_core(sim);
 	restart_forget(sim);
@@ -192,6 +207,8 @@ void restart_now(struct sim *sim)
 	sim->config.nodes_max = random_percent(&sim->depths, 35)
 					? random_range(&sim->depths, 5, 15)
 					: random_range(&sim->depths, 24, 150);
+	if (random_percent(&sim->depths, 20))
+		sim->config.policy = policies[random_below(&sim->depths, 3)];
 	world_make_core(sim);
 	restart_formats(sim, &r);
 	qsort(r.record, r.count, sizeof(r.record[0]), restart_depth);

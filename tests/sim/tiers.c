@@ -583,3 +583,10 @@ void tiers_die(struct sim *sim, bool power)
 	}
 	sim->generation = 0;
 }
+
+void tiers_lose_disk(struct sim *sim, uint32_t area)
+{
+	struct sim_area *file = &sim->area[CORE_TIER_FILE][area];
+
+	memset(file->cell, 0, sizeof(file->cell));
+}

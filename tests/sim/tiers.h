@@ -23,6 +23,8 @@ void tiers_mend(struct sim *sim);
 bool tiers_pending(const struct sim *sim, bool late);
 /* No transfer has anything to do with the page; or none writes it. */
 void tiers_require_apart(struct sim *sim, uint32_t page, bool written);
+/* Another disk is there instead, and nothing on it. */
+void tiers_lose_disk(struct sim *sim, uint32_t area);
 /* The daemon dies, and with `power` the machine: what was under way is written in part, or not. */
 void tiers_die(struct sim *sim, bool power);
 
