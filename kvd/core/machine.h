@@ -410,7 +410,7 @@ struct tier {
 	struct rest_list queue;
 };
 
-#define CORE_HAUL_BLOCKS 32u /* that are stored with one pin of their chain */
+#define CORE_HAUL_BLOCKS MUTANT_SHORT(32u, 3u) /* that are stored with one pin of their chain */
 
 enum haul_kind { HAUL_NONE, HAUL_LOAD, HAUL_STORE };
 

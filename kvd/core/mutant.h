@@ -5,7 +5,8 @@
  * KVD_MUTANTS; elsewhere MUTANT() is a constant 0 and nothing of them is left.
  *
  * The same build makes the hash of the index weak (4 bits are left), so that collisions
- * happen all the time and the comparison of tokens is what decides.
+ * happen all the time and the comparison of tokens is what decides. And it makes short what the
+ * simulator's chains and tiers are too small for.
  */
 #ifndef KVD_CORE_MUTANT_H
 #define KVD_CORE_MUTANT_H
@@ -73,9 +74,11 @@ enum mutant {
 extern int core_mutant;
 #define MUTANT(name) (core_mutant == MUTANT_##name)
 #define MUTANT_HASH_MASK 0x3ull
+#define MUTANT_SHORT(normal, less) (less)
 #else
 #define MUTANT(name) 0
 #define MUTANT_HASH_MASK UINT64_MAX
+#define MUTANT_SHORT(normal, less) (normal)
 #endif
 
 /* "SKIP_UNPIN" and what it does wrong; NULL outside 1 .. MUTANT_COUNT - 1. Static. */

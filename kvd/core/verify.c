@@ -7,13 +7,14 @@
 #include "kvd/core/verify.h"
 
 #include "kvd/core/call.h"
+#include "kvd/core/mutant.h"
 #include "kvd/core/rest.h"
 #include "kvd/core/tier.h"
 #include "kvd/core/transfer.h"
 
 #include <errno.h>
 
-#define VERIFY_BLOCKS 64u
+#define VERIFY_BLOCKS MUTANT_SHORT(64u, 6u)
 #define VERIFY_DEPTH 8u /* transfers at once: requests have the rest of the depth */
 
 static uint32_t tier_of(const struct kvd_req *req)
