@@ -125,6 +125,7 @@ static const char *const coverage_required_words[] = {
 	"area, down",
 	"area, up",
 	"checkpoint",
+	"chains, whole",
 	"restart, daemon",
 	"restart, machine",
 	"restart, journal cut",

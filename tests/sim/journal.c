@@ -191,10 +191,42 @@ static void journal_check_area(struct sim *sim, uint32_t area)
 			       at);
 }
 
+/* Is it there, among what journal_now holds? */
+static bool journal_has_parent(const struct sim_record *child)
+{
+	for (uint32_t i = 0; i < journal_now_count; i++) {
+		const struct core_record *r = &journal_now[i].record;
+		if (r->slot.generation == child->record.parent_generation &&
+		    r->depth + 1 == child->record.depth &&
+		    memcmp(r->key, child->record.parent_key, sizeof(r->key)) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Where nothing failed, chains are whole: what has no parent there is lost with the daemon. */
+static void journal_check_chains(struct sim *sim)
+{
+	journal_now_count = 0;
+	for (uint32_t a = 0; a < sim->config.tiers[CORE_TIER_FILE].area_count; a++) {
+		uint32_t cursor = 0;
+		core_records(sim->core, a, &cursor, UINT32_MAX, journal_look, sim);
+	}
+	for (uint32_t i = 0; i < journal_now_count; i++) {
+		const struct sim_record *s = &journal_now[i];
+		REPORT_REQUIRE(sim, s->record.depth == 1 || journal_has_parent(s),
+			       "the block at %u of area %u is stored without its parent",
+			       journal_place(&s->record), s->record.slot.area);
+	}
+	coverage_count("chains, whole");
+}
+
 void journal_check(struct sim *sim)
 {
 	for (uint32_t a = 0; a < sim->config.tiers[CORE_TIER_FILE].area_count; a++)
 		journal_check_area(sim, a);
+	if (!sim->failed && !tiers_pending(sim, true))
+		journal_check_chains(sim);
 }
 
 /* --- death ---------------------------------------------------------------------------------- */

@@ -329,6 +329,7 @@ struct sim {
 	struct sim_transfer transfer[SIM_TRANSFERS_MAX];
 	struct sim_journal journal[SIM_AREAS_MAX];
 	struct sim_verify verify;
+	bool failed; /* a transfer, in this life */
 	bool storm;  /* all that moves becomes late */
 	bool moving; /* the core is told of the end of a transfer */
 	char trace[SIM_TRACE_LINES][SIM_TRACE_BYTES];

@@ -445,6 +445,7 @@ static void tiers_finish(struct sim *sim, uint32_t id)
 	report_trace(sim, "transfer %u done: %d%s", id, result, t->late ? ", late" : "");
 	tiers_count_verify(sim, t, result);
 	tiers_cover(t, result);
+	sim->failed |= result < 0;
 	t->used = false;
 	sim->moving = true;
 	core_transfer_done(sim->core, id, result, sim->now_ns);
@@ -582,6 +583,7 @@ void tiers_die(struct sim *sim, bool power)
 		dram->down = sim->area[CORE_TIER_FILE][a].down = false;
 	}
 	sim->generation = 0;
+	sim->failed = false;
 }
 
 void tiers_lose_disk(struct sim *sim, uint32_t area)
