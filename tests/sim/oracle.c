@@ -131,6 +131,33 @@ static void oracle_devices(struct sim *sim, const struct kvd_status *status)
 		       "the devices' figures are not the daemon's");
 }
 
+/* What the status says of the tiers is what the shell knows. */
+static void oracle_areas(struct sim *sim, const struct kvd_status *status)
+{
+	uint32_t queue[CORE_TIERS][SIM_AREAS_MAX] = {0};
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < SIM_TRANSFERS_MAX; i++)
+		if (sim->transfer[i].used)
+			queue[sim->transfer[i].order.slot.tier][sim->transfer[i].order.slot.area]++;
+	for (uint32_t t = 0; t < CORE_TIERS; t++)
+		count += sim->config.tiers[t].area_count;
+	REPORT_REQUIRE(sim, status->area_count == count, "%u areas", status->area_count);
+	for (uint32_t i = 0; i < status->area_count; i++) {
+		const struct kvd_area_stat *s = &status->areas[i];
+		uint32_t t = s->tier == KVD_TIER_FILE ? CORE_TIER_FILE : CORE_TIER_DRAM;
+		const struct sim_area *area = &sim->area[t][s->area];
+		REPORT_REQUIRE(sim,
+			       (s->state == KVD_AREA_DEGRADED) == area->down &&
+				       s->queue == queue[t][s->area] &&
+				       s->bytes == area->cells * (uint64_t)TIERS_CELL_BYTES &&
+				       s->used_bytes <= s->bytes,
+			       "area %u of tier %u: state %u, %u in the queue, %u of %u bytes",
+			       s->area, t, s->state, s->queue, (uint32_t)s->used_bytes,
+			       (uint32_t)s->bytes);
+	}
+}
+
 static void oracle_status(struct sim *sim)
 {
 	static struct kvd_status status;
@@ -142,6 +169,7 @@ static void oracle_status(struct sim *sim)
 	REPORT_REQUIRE(sim, status.leases >= live, "%u leases, and the core knows %u", live,
 		       (uint32_t)status.leases);
 	oracle_devices(sim, &status);
+	oracle_areas(sim, &status);
 }
 
 void oracle_step(struct sim *sim)
