@@ -85,7 +85,7 @@ static void history_act(struct sim *sim)
 	int lease = history_lease(sim);
 	int evil = sim->with_evil && choice >= 92 ? history_session(sim, true) : SIM_NONE;
 
-	if (sim->draining && random_percent(&sim->random, sim->has_tiers ? 15 : 25) &&
+	if (sim->draining && random_percent(&sim->random, sim->has_tiers ? 10 : 25) &&
 	    history_admin(sim) != SIM_NONE)
 		act_admin_drain(sim, history_admin(sim), false);
 	else if (choice < 2 || session == SIM_NONE)
@@ -274,7 +274,7 @@ static void history_storm(struct sim *sim)
 {
 	int admin = history_admin(sim);
 
-	if (admin != SIM_NONE)
+	for (uint32_t i = random_below(&sim->depths, 2); i < 2 && admin != SIM_NONE; i++)
 		act_admin_verify(sim, admin);
 	sim->storm = true;
 	if (history_still(sim, false))

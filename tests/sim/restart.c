@@ -204,8 +204,8 @@ void restart_now(struct sim *sim)
 	world_end_core(sim);
 	restart_forget(sim);
 	sim->life++;
-	sim->config.nodes_max = random_percent(&sim->depths, 35)
-					? random_range(&sim->depths, 5, 15)
+	sim->config.nodes_max = random_percent(&sim->depths, 50)
+					? random_range(&sim->depths, 4, 9)
 					: random_range(&sim->depths, 24, 150);
 	if (random_percent(&sim->depths, 20))
 		sim->config.policy = policies[random_below(&sim->depths, 3)];
