@@ -111,7 +111,7 @@ struct core_transfer {
 	uint32_t id; /* small; free again when it is done */
 	struct core_slot slot;
 	/* STORE: from_slot.generation != 0: the same block in another tier, to be read instead of
-	 * the pages. */
+	 * the pages, and checked like a load. */
 	struct core_slot from_slot;
 	uint8_t key[16];      /* of the block: its hash in the index */
 	uint8_t identity[16]; /* of the format */
@@ -255,7 +255,7 @@ void core_complete(struct core *core, enum core_order_kind kind, uint32_t slab, 
 /*
  * A transfer ended: 0, or -errno. STORE, failed: the slot holds nothing. LOAD and VERIFY, failed:
  * what it held is lost; -EBADMSG: it was read and is not what it should be; -ETIMEDOUT and
- * -ECANCELED: it was not read, and stays.
+ * -ECANCELED: it was not read, and stays. STORE, -EBADMSG: from_slot is not what it should be.
  */
 void core_transfer_done(struct core *core, uint32_t id, int result, uint64_t now_ns);
 /*
@@ -286,6 +286,7 @@ void core_format_wire(const struct core *core, uint32_t format, char space[KVD_N
 /*
  * A block in the file tier; parents first. -ENOENT: its parent is not known; -EINVAL: it is not
  * what its key says, or cannot lie there; -EEXIST: known already, or the slot is taken; -ENOSPC.
+ * Offer all records of formats that are there: generations of refused ones are not given again.
  */
 int core_restore(struct core *core, const struct core_record *record);
 /*

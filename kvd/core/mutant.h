@@ -60,7 +60,8 @@
 	M(STORE_TWICE, "a haul stores what another one stores already")                            \
 	M(CHILD_UNTOLD, "what is stored before its parent names no slot of it")                    \
 	M(PARENT_BY_KEY, "the parent of a restored block is found by its key alone")               \
-	M(FORGET_GENERATION, "generations that records name are given again")
+	M(FORGET_GENERATION, "generations that records name are given again")                      \
+	M(KEEP_SOURCE, "a bad slot that a store should have read stays in its tier")
 
 #define MUTANT_ENUM(name, text) MUTANT_##name,
 enum mutant {

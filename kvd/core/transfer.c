@@ -239,12 +239,22 @@ static void loaded(struct core *core, struct transfer *x, int result)
 	haul_failed(core, haul, x->block);
 }
 
+/* What the store should have read is not what it should be. */
+static void lose_source(struct core *core, const struct transfer *x)
+{
+	tier_area(core, x->from_tier, x->from_slot)->bad_blocks++;
+	if (!MUTANT(KEEP_SOURCE))
+		rest_lose(core, x->node, x->from_tier);
+}
+
 static void stored(struct core *core, struct transfer *x, int result)
 {
 	struct area *area = tier_area(core, x->tier, x->slot);
 
 	machine_haul(core, x->haul)->moving--;
 	core->rests[x->node].claimed[x->tier] = false;
+	if (result == -EBADMSG && x->from_tier != CORE_NONE && !x->from_dropped)
+		lose_source(core, x);
 	if (result < 0) {
 		tier_free(core, x->tier, x->slot);
 		haul_unstored(core, x->haul);
