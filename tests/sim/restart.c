@@ -95,7 +95,7 @@ static void restart_formats(struct sim *sim, struct restart *r)
 
 	for (uint32_t i = 0; i < r->format_count; i++) {
 		struct restart_format *f = &r->format[(first + i) % r->format_count];
-		f->number = random_percent(&sim->depths, 5)
+		f->number = random_percent(&sim->depths, 8)
 				    ? -ENOSPC /* it was lost */
 				    : core_restore_format(sim->core, f->space, &f->wire,
 							  f->description);
@@ -153,7 +153,7 @@ static void restart_block(struct sim *sim, struct restart *r, struct sim_record 
 		       "a block is restored with %d", rc);
 	s->stale = rc != 0;
 	/* A weak hash says nothing. */
-	if (rc == 0 && MUTANT_HASH_MASK == UINT64_MAX && random_percent(&sim->depths, 3))
+	if (rc == 0 && MUTANT_HASH_MASK == UINT64_MAX && random_percent(&sim->depths, 4))
 		restart_lie(sim, s);
 	coverage_count(rc == 0	       ? "restore"
 		       : rc == -ENOENT ? "restore, no parent"

@@ -243,12 +243,15 @@ static void tiers_require_depth(struct sim *sim, const struct core_transfer *ord
 		       "%u transfers in tier %u", count, order->slot.tier);
 }
 
+static void tiers_require_kept(struct sim *sim, const struct core_slot *slot)
+{
+	REPORT_REQUIRE(sim, tiers_area(sim, slot)->lost[tiers_first(slot)] != slot->generation,
+		       "a slot is read again of which it is known that it is lost");
+}
+
 static void tiers_require_load(struct sim *sim, const struct core_transfer *order)
 {
-	const struct sim_area *area = tiers_area(sim, &order->slot);
-
-	REPORT_REQUIRE(sim, area->lost[tiers_first(&order->slot)] != order->slot.generation,
-		       "a slot is read again of which it is known that it is lost");
+	tiers_require_kept(sim, &order->slot);
 	for (uint32_t part = 0; part < order->part_count && order->kind == CORE_TRANSFER_LOAD;
 	     part++) {
 		uint32_t page = order->pages[part];
@@ -270,6 +273,7 @@ static void tiers_require_store(struct sim *sim, const struct core_transfer *ord
 	sim->generation = order->slot.generation;
 	if (order->from_slot.generation) {
 		tiers_require_slot(sim, order, &order->from_slot);
+		tiers_require_kept(sim, &order->from_slot);
 		coverage_count("store, of another tier");
 		return;
 	}
@@ -364,13 +368,21 @@ static bool tiers_image(struct sim *sim, const struct sim_transfer *t, struct ti
 	return right;
 }
 
+/* The core is told that what it holds is lost. */
+static void tiers_lose(struct sim *sim, const struct core_slot *slot)
+{
+	tiers_area(sim, slot)->lost[tiers_first(slot)] = slot->generation;
+}
+
 static int tiers_store(struct sim *sim, const struct sim_transfer *t)
 {
 	int result = tiers_luck(sim, &t->order, t->late);
 	struct tiers_image image;
 
-	if (!tiers_image(sim, t, &image))
+	if (!tiers_image(sim, t, &image)) {
+		tiers_lose(sim, &t->order.from_slot);
 		return -EBADMSG;
+	}
 	if (result == 0 && random_below(&sim->depths, 1000) >= sim->rots_permille)
 		tiers_write(sim, &t->order.slot, &image, 0, image.count);
 	else
@@ -404,8 +416,7 @@ static int tiers_load(struct sim *sim, const struct sim_transfer *t)
 	if (result == 0 && !tiers_right(order, &order->slot, &image, &header))
 		result = -EBADMSG;
 	if (result < 0 && result != -ETIMEDOUT)
-		tiers_area(sim, &order->slot)->lost[tiers_first(&order->slot)] =
-			order->slot.generation;
+		tiers_lose(sim, &order->slot);
 	if (result == 0 && order->kind == CORE_TRANSFER_LOAD && header.life < sim->life)
 		coverage_count("load, of an earlier life");
 	return result;
