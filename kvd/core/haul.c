@@ -215,11 +215,10 @@ static uint32_t load_more(struct core *core, uint32_t haul, uint32_t count)
 
 /* --- storing ---------------------------------------------------------------------------------- */
 
-/* Does the tier lack the node, and nobody is about to store it there? */
+/* Does the tier lack it, and nobody brings it there? */
 static bool lacks(const struct core *core, uint32_t node, uint32_t t)
 {
-	return !rest_in(core, node, t) &&
-	       (!core->rests[node].claimed[t] || MUTANT(STORE_TWICE));
+	return !rest_in(core, node, t) && core->rests[node].transfer[t] == CORE_NONE;
 }
 
 /*
@@ -269,20 +268,29 @@ static void begin_store(struct core *core, uint32_t t)
 	core->store_hauls++;
 	h->tier = t;
 	h->end = missing;
+	h->count = missing;
 	for (uint32_t n = last; missing > 0; n = core->nodes[n].parent)
 		if (lacks(core, n, t)) {
 			h->nodes[--missing] = n;
-			core->rests[n].claimed[t] = true;
+			rest_unqueue(core, n, t);
 		}
 }
 
 /* Nothing more is stored by it. */
 static void cut_store(struct core *core, struct haul *h)
 {
-	for (uint32_t i = h->next; i < h->end; i++)
-		core->rests[h->nodes[i]].claimed[h->tier] = false;
 	h->end = h->next;
 	core->tiers[h->tier].stalled_ns = core->now_ns + HAUL_STALL_NS;
+}
+
+/* What could not be stored now is tried again. */
+static void queue_again(struct core *core, struct haul *h)
+{
+	while (h->count > 0) {
+		uint32_t node = h->nodes[--h->count];
+		if (lacks(core, node, h->tier) && !core->rests[node].queued[h->tier])
+			rest_queue(core, node, h->tier);
+	}
 }
 
 static uint32_t store_more(struct core *core, uint32_t haul, uint32_t count)
@@ -291,6 +299,11 @@ static uint32_t store_more(struct core *core, uint32_t haul, uint32_t count)
 	uint32_t begun = 0;
 
 	while (h->next < h->end && begun < count) {
+		/* Chains share their first blocks: another haul may have been faster. */
+		if (!lacks(core, h->nodes[h->next], h->tier) && !MUTANT(STORE_TWICE)) {
+			h->next++;
+			continue;
+		}
 		int rc = transfer_store(core, haul, h->nodes[h->next], h->tier);
 		if (rc == -ENOSPC)
 			cut_store(core, h);
@@ -333,6 +346,7 @@ static void end(struct core *core, uint32_t haul)
 	struct haul *h = machine_haul(core, haul);
 
 	follow_leave(core, haul);
+	queue_again(core, h);
 	core->unpinning = true;
 	while (l->last != l->format && core->budget > 0) {
 		uint32_t node = l->last;

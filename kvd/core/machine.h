@@ -334,7 +334,6 @@ struct rest {
 	uint32_t queue_next[CORE_TIERS];
 	bool listed[CORE_TIERS];
 	bool queued[CORE_TIERS];
-	bool claimed[CORE_TIERS]; /* a haul is storing it there, or will */
 };
 
 /* A list of nodes, linked by a pair of fields of their rest. */
@@ -419,10 +418,11 @@ enum haul_kind { HAUL_NONE, HAUL_LOAD, HAUL_STORE };
  * those of sessions, pins the chain; loading, it is the builder of the nodes.
  */
 struct haul {
-	uint32_t kind; /* enum haul_kind */
-	uint32_t tier; /* STORE: where to */
-	uint32_t next; /* LOAD: block whose transfer begins next; STORE: place in nodes */
-	uint32_t end;  /* and behind the last */
+	uint32_t kind;	/* enum haul_kind */
+	uint32_t tier;	/* STORE: where to */
+	uint32_t next;	/* LOAD: block whose transfer begins next; STORE: place in nodes */
+	uint32_t end;	/* and behind the last */
+	uint32_t count; /* STORE: of nodes; end is less when one of them could not be stored */
 	uint32_t moving;
 	bool advanced; /* LOAD: blocks may be there to be published */
 	bool for_request;

@@ -138,9 +138,7 @@ int transfer_store(struct core *core, uint32_t haul, uint32_t node, uint32_t tie
 	/* A reader waits for his block, nobody for a writer. */
 	uint32_t depth = core->tiers[tier].loading > 0 ? 2 : core->tiers[tier].depth;
 
-	/* A slot that it had there and lost may still be used by something late. */
-	if (transfer_stuck(core) ||
-	    (core->rests[node].transfer[tier] != CORE_NONE && !MUTANT(STORE_TWICE)))
+	if (transfer_stuck(core))
 		return -ENOSPC;
 	if (full(core, core->tiers[tier].storing, tier) || core->tiers[tier].storing >= depth)
 		return -EAGAIN;
@@ -252,7 +250,6 @@ static void stored(struct core *core, struct transfer *x, int result)
 	struct area *area = tier_area(core, x->tier, x->slot);
 
 	machine_haul(core, x->haul)->moving--;
-	core->rests[x->node].claimed[x->tier] = false;
 	if (result == -EBADMSG && x->from_tier != CORE_NONE && !x->from_dropped)
 		lose_source(core, x);
 	if (result < 0) {
