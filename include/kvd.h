@@ -191,6 +191,8 @@ struct kvd_lease_info {
 	uint32_t follows_own;	/* 1: the lease that is followed is of this very session */
 	uint32_t block_count;	/* blocks whose pages are in the address table */
 	uint32_t tail_tokens;	/* > 0: see kvd_lease_tail() */
+	uint32_t loads;		/* 1: what it waits for is brought back from a tier, as of the
+				 * ACQUIRE or of the last kvd_extend() with flags */
 };
 void kvd_lease_info(struct kvd_lease *lease, struct kvd_lease_info *out);
 

@@ -169,6 +169,7 @@ enum kvd_outcome {
 enum kvd_lease_event {
 	KVD_EVENT_COMPUTE = 0, /* compute from token build_from on, pages are there */
 	KVD_EVENT_FOLLOW = 1, /* wait until ready_tokens reaches build_from; others compute below */
+	KVD_EVENT_LOAD = 2,   /* the same, but what comes next is brought back from a tier */
 };
 
 struct kvd_rep_lease {

@@ -253,6 +253,7 @@ void kvd_lease_info(struct kvd_lease *lease, struct kvd_lease_info *out)
 		.ready_tokens = BITS_MAX(row.ready_tokens, lease->cached_tokens),
 		.state = row.state,
 		.follows_own = lease->follows_own,
+		.loads = lease->loads,
 		.block_count = lease->block_count,
 		.tail_tokens = lease->tail_tokens,
 	};

@@ -31,6 +31,7 @@ struct kvd_lease {
 	uint32_t cached_tokens;
 	uint32_t build_from;
 	uint32_t follows_own;
+	uint32_t loads;
 	uint32_t tail_tokens;
 	uint32_t want_blocks; /* prompt and promised ones: EXTEND brings their pages */
 	uint32_t seen_ready;  /* by the caller, of the row */

@@ -95,6 +95,7 @@ static void receive_learn(struct kvd_lease *l, const struct request *rq)
 		l->tail_tokens = 0;
 	l->build_from = at->build_from;
 	l->follows_own = at->follows_own;
+	l->loads = at->event == KVD_EVENT_LOAD;
 }
 
 /*

@@ -11,13 +11,24 @@
 
 #include <string.h>
 
-/* The first block that is not readable yet is built by a lease of the same session. */
-static bool follows_own(const struct core *core, const struct lease *l)
+/* Who builds the first block that is not readable yet, or CORE_NONE. */
+static uint32_t next_builder(const struct core *core, const struct lease *l)
 {
 	if (l->ready >= core->nodes[l->last].depth)
-		return false;
-	uint32_t builder = core->nodes[l->edge].builder;
-	return builder != CORE_NONE && core->leases[builder].session == l->session;
+		return CORE_NONE;
+	return core->nodes[l->edge].builder;
+}
+
+static void fill_followed(const struct core *core, struct call *call, const struct lease *l)
+{
+	uint32_t builder = next_builder(core, l);
+
+	call->rep.at.event = KVD_EVENT_FOLLOW;
+	if (builder == CORE_NONE)
+		return;
+	if (machine_is_haul(core, builder))
+		call->rep.at.event = KVD_EVENT_LOAD;
+	call->rep.at.follows_own = core->leases[builder].session == l->session;
 }
 
 static void fill_place(const struct core *core, struct call *call, uint32_t lease)
@@ -35,10 +46,8 @@ static void fill_place(const struct core *core, struct call *call, uint32_t leas
 		from = BITS_MAX(from, readable);
 	call->rep.at.build_from = BITS_MIN(from * page_tokens, l->token_count);
 	call->rep.at.event_seq = l->event_seq;
-	if (call->rep.at.build_from > call->rep.at.cached_tokens) {
-		call->rep.at.event = KVD_EVENT_FOLLOW;
-		call->rep.at.follows_own = follows_own(core, l);
-	}
+	if (call->rep.at.build_from > call->rep.at.cached_tokens)
+		fill_followed(core, call, l);
 }
 
 void grant_fill(struct core *core, struct call *call, uint32_t lease, uint32_t first,

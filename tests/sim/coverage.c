@@ -24,7 +24,7 @@ static uint64_t coverage_outcomes[KVD_OP_COUNT][KVD_OUTCOME_COUNT];
 static uint64_t coverage_errors[KVD_OP_COUNT][COVERAGE_ERRNO_MAX];
 static uint64_t coverage_refusals[COVERAGE_ERRNO_MAX];
 static uint64_t coverage_sessions[COVERAGE_ERRNO_MAX];
-static uint64_t coverage_events[2];
+static uint64_t coverage_events[3];
 static uint64_t coverage_rows[KVD_LEASE_REVOKED + 1];
 static uint64_t coverage_causes[KVD_WHY_IN_TIER + 1];
 static uint64_t coverage_state_rows[COVERAGE_STATES_MAX];
@@ -96,7 +96,7 @@ void coverage_session(int error)
 
 void coverage_event(uint16_t event)
 {
-	coverage_events[event & 1]++;
+	coverage_events[event]++;
 }
 
 void coverage_row(uint32_t state)
@@ -204,6 +204,7 @@ bool coverage_print(uint64_t times_min)
 			    times_min);
 	ok &= coverage_line("event", "COMPUTE", "", coverage_events[0], times_min);
 	ok &= coverage_line("event", "FOLLOW", "", coverage_events[1], times_min);
+	ok &= coverage_line("event", "LOAD", "", coverage_events[2], times_min);
 	for (uint32_t i = 0; i < ARRAY_LEN(coverage_rows); i++)
 		ok &= coverage_line("row", row_names[i], "", coverage_rows[i], times_min);
 	for (uint32_t i = 0; i < ARRAY_LEN(coverage_causes); i++)

@@ -131,12 +131,12 @@ void model_adopt(struct sim *sim, int index, const struct kvd_rep *rep,
 	lease->build_from = rep->at.build_from;
 	lease->event_seq_seen = rep->at.event_seq;
 	REPORT_REQUIRE(sim,
-		       (rep->at.event == KVD_EVENT_FOLLOW) ==
+		       (rep->at.event != KVD_EVENT_COMPUTE) ==
 			       (rep->at.build_from > value->ready_tokens),
 		       "event %u, build from %u, ready %u", rep->at.event, rep->at.build_from,
 		       value->ready_tokens);
 	coverage_event(rep->at.event);
-	if (rep->at.event == KVD_EVENT_FOLLOW && !oracle_computed(sim, lease))
+	if (rep->at.event == KVD_EVENT_LOAD)
 		coverage_count("follow, of a load");
 	model_take_handles(sim, index, 0, rep->at.handle_count, handles);
 	model_take_tail(sim, index, &rep->at, handles + rep->at.handle_count);

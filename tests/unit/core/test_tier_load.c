@@ -22,7 +22,7 @@ static void cold_blocks_are_loaded_and_followed(void **state)
 
 	assert_int_equal(rep.result, 0);
 	assert_int_equal(rep.at.cached_tokens, 0);
-	assert_int_equal(rep.at.event, KVD_EVENT_FOLLOW);
+	assert_int_equal(rep.at.event, KVD_EVENT_LOAD);
 	assert_int_equal(rep.at.build_from, 6 * SCENE_PAGE_TOKENS);
 	assert_int_equal(h->transfer_count, 4);
 	assert_int_equal(h->transfers[0].kind, CORE_TRANSFER_LOAD);
@@ -58,7 +58,7 @@ static void a_second_request_follows_the_load(void **state)
 	struct kvd_rep b = tier_scene_acquire(&s, 1, 4)->rep;
 
 	assert_int_equal(b.result, 0);
-	assert_int_equal(b.at.event, KVD_EVENT_FOLLOW);
+	assert_int_equal(b.at.event, KVD_EVENT_LOAD);
 	assert_int_equal(s.h->transfer_count, 4);
 	assert_int_equal(harness_transfers(s.h, 0), 4);
 	assert_int_equal(tier_scene_ready(&s, a.lease), 4);
