@@ -40,6 +40,7 @@ struct kv {
 	struct kv_config config;
 	char *description;
 	uint32_t format;
+	uint64_t rate; /* of prefill, tokens per second; 0: not measured yet */
 	bool is_private;
 	struct private_kvd child;
 	struct devmap *map; /* NULL: pages are host memory, which the library maps itself */
@@ -289,6 +290,9 @@ static bool reconnect(struct kv *kv)
 	kv->lost = false;
 	pthread_mutex_unlock(&kv->lock);
 	kv->format = format;
+	/* It knows of no speed, and we may compute nothing that would measure it for long. */
+	if (kv->rate)
+		(void)kvd_rate(fresh, format, kv->rate);
 	kv->reconnects++;
 	kvd_info(old, &before);
 	kvd_info(fresh, &now);
@@ -484,7 +488,8 @@ void kv_lease(struct kvd_lease *lease, struct kv_lease *out)
 				 .ready_tokens = info.ready_tokens,
 				 .block_count = info.block_count,
 				 .tail_tokens = info.tail_tokens,
-				 .follows_own = info.follows_own};
+				 .follows_own = info.follows_own,
+				 .loads = info.loads};
 	if (info.state == KVD_LEASE_CALL)
 		out->call = KV_LEASE_CALLS;
 	else if (info.state == KVD_LEASE_REVOKED)
@@ -557,6 +562,7 @@ void kv_return_all(struct kv *kv)
 
 void kv_rate(struct kv *kv, uint64_t tokens_per_s)
 {
+	kv->rate = tokens_per_s;
 	if (!kv->lost)
 		(void)kvd_rate(kv->k, kv->format, tokens_per_s);
 }

@@ -78,7 +78,8 @@ struct kv_lease {
 	uint32_t block_count;
 	uint32_t tail_tokens;
 	enum kv_lease_call call;
-	bool follows_own; /* what it waits for is computed by a sequence of this engine */
+	bool follows_own; /* what it waits for is computed by a sequence of this engine, */
+	bool loads;	  /* or brought back from a tier; as of the last answer about its role */
 };
 
 enum kv_extend_kind { KV_EXTEND_PAGES, KV_EXTEND_ANSWER, KV_EXTEND_TAKE };
@@ -139,7 +140,7 @@ int kv_topup(struct kv *kv, uint32_t block_count, uint32_t deadline_ms);
 uint32_t kv_magazine(struct kv *kv);
 /* Gives the whole magazine back, if there is one. */
 void kv_return_all(struct kv *kv);
-/* Measured prefill speed, for kvd's decisions. Best effort. */
+/* Measured prefill speed, for kvd's decisions. Best effort; a daemon that comes back is told, too. */
 void kv_rate(struct kv *kv, uint64_t tokens_per_s);
 
 #endif

@@ -18,6 +18,11 @@
  * lease stays until that step has ended, since the device still writes to its pages. For the same
  * reason it gives way only then (`yields`), and is left out of the step after.
  *
+ * Whoever waits for a builder waits while it shows progress: computing beside it would make both
+ * slower. Whoever waits for a load does so for a small multiple of the time that computing would
+ * take, whatever comes meanwhile; kvd expected it to take less than once. Then one sequence of this
+ * engine takes over. The others ask first, and learn that they follow it now.
+ *
  * All on the step loop's thread; nothing here blocks.
  */
 #include "engine/sched.h"
@@ -37,6 +42,10 @@
 #define TOPUP_BLOCKS_MAX 1024u
 /* A builder that computes shows nothing for a step; a busy host makes that longer. */
 #define PATIENCE_STEPS 4u
+/* A load may take so many times as long as computing what it brings, and never is less waited for
+ * than a busy host needs to be about it. */
+#define PATIENCE_LOAD 2u
+#define PATIENCE_LOAD_NS_MIN (100 * UNITS_NS_PER_MS)
 
 void sched_init(struct sched *d, const struct sched_config *config, struct kv *kv,
 		struct forward *forward, const struct kernel_ops *ops, struct engine_stats *stats,
@@ -49,7 +58,8 @@ void sched_init(struct sched *d, const struct sched_config *config, struct kv *k
 			    .stats = stats,
 			    .tell = tell,
 			    .topup_max = TOPUP_BLOCKS_MAX,
-			    .patience_ns = config->patience_ns};
+			    .patience_ns = config->patience_ns,
+			    .nap_ns = POLL_NS};
 	list_init(&d->queue);
 	list_init(&d->active);
 	list_init(&d->ended);
@@ -227,6 +237,8 @@ static void lease_came(struct sched *d, struct seq *s, uint64_t now_ns)
 	s->state = SEQ_FOLLOWING;
 	s->promised_blocks = seq_promise(s, d->config.page_tokens, &decode_blocks);
 	s->progress_ns = now_ns;
+	s->follow_ns = 0;
+	s->asked_takes = 0;
 }
 
 static void acquire_ended(struct sched *d, struct seq *s, const struct kv_event *ev,
@@ -437,21 +449,65 @@ static void start(struct sched *d, struct seq *s, const struct kv_lease *lease, 
 	seq_start(s, lease->build_from + lease->tail_tokens, pt, now_ns);
 }
 
+/* Until when it waits for whom it follows. */
+static uint64_t patience_end_ns(const struct sched *d, const struct seq *s,
+				const struct kv_lease *lease)
+{
+	uint64_t end_ns = s->progress_ns + d->patience_ns;
+
+	if (!lease->loads || d->token_ns == 0)
+		return end_ns;
+	uint64_t tokens = lease->build_from - s->follow_from;
+	uint64_t load_ns = BITS_MAX(PATIENCE_LOAD_NS_MIN, PATIENCE_LOAD * tokens * d->token_ns);
+
+	return BITS_MIN(end_ns, s->follow_ns + load_ns);
+}
+
+/* A load that another sequence took over is no longer what is followed: that is asked first. */
+static void lose_patience(struct sched *d, struct seq *s, const struct kv_lease *lease,
+			  uint64_t now_ns)
+{
+	bool ask = lease->loads && s->asked_takes != d->takes + 1;
+
+	extend(d, s, ask ? KV_EXTEND_ANSWER : KV_EXTEND_TAKE);
+	if (!s->extending)
+		return;
+	if (ask) {
+		s->asked_takes = d->takes + 1;
+		return;
+	}
+	s->progress_ns = now_ns;
+	d->takes += lease->loads;
+}
+
 static void follow(struct sched *d, struct seq *s, const struct kv_lease *lease, uint64_t now_ns)
 {
 	if (lease->ready_tokens >= lease->build_from) {
 		start(d, s, lease, now_ns);
 		return;
 	}
-	if (lease->ready_tokens > s->ready_seen) {
+	if (s->follow_ns == 0) {
+		s->follow_ns = now_ns;
+		s->follow_from = lease->ready_tokens;
+	}
+	/* Who asked, and does not wait for a load, has found somebody who computes. */
+	bool found = s->asked_takes > 0 && !lease->loads;
+
+	if (found)
+		s->asked_takes = 0;
+	if (lease->ready_tokens > s->ready_seen || found) {
 		s->ready_seen = lease->ready_tokens;
 		s->progress_ns = now_ns;
 	}
 	/* A leader of our own needs no watching: it runs in this very loop, or lets go. */
-	if (lease->follows_own || now_ns - s->progress_ns < d->patience_ns)
+	if (lease->follows_own)
 		return;
-	s->progress_ns = now_ns;
-	extend(d, s, KV_EXTEND_TAKE);
+	uint64_t end_ns = patience_end_ns(d, s, lease);
+
+	if (now_ns >= end_ns)
+		lose_patience(d, s, lease, now_ns);
+	else
+		d->nap_ns = BITS_MIN(d->nap_ns, end_ns - now_ns);
 }
 
 /* Sees to it that the next rows have pages. Returns blocks that the magazine should hold for it. */
@@ -506,6 +562,7 @@ static void tend_all(struct sched *d, uint64_t now_ns)
 	uint32_t wanted = 0, blocks = 0;
 
 	d->starving = 0;
+	d->nap_ns = POLL_NS;
 	LIST_FOR_EACH_SAFE (l, next, &d->active) {
 		struct seq *s = seq_of(l);
 
@@ -645,8 +702,9 @@ void sched_tick(struct sched *d, uint64_t now_ns)
 		kv_return_all(d->kv);
 }
 
-void sched_note_step(struct sched *d, uint64_t full_step_ns)
+void sched_note_step(struct sched *d, uint32_t full_step_tokens, uint64_t full_step_ns)
 {
+	d->token_ns = BITS_MAX((uint64_t)1, full_step_ns / full_step_tokens);
 	d->patience_ns = BITS_MAX(d->config.patience_ns, PATIENCE_STEPS * full_step_ns);
 }
 
@@ -657,7 +715,7 @@ uint64_t sched_timeout_ns(const struct sched *d)
 	if (d->active_count == 0 && d->queue_count == 0)
 		return UINT64_MAX;
 	/* Replies and lease changes end the sleep; this is for patience and for retries. */
-	return d->starving || d->admit_after_ns ? RETRY_NS : POLL_NS;
+	return d->starving || d->admit_after_ns ? RETRY_NS : BITS_MIN(d->nap_ns, POLL_NS);
 }
 
 void sched_fini(struct sched *d, const char *failure, uint64_t now_ns)

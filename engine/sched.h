@@ -46,6 +46,9 @@ struct sched {
 	uint64_t admit_after_ns;
 	uint64_t lost_ns;     /* since when kvd is gone; 0: it is there */
 	uint64_t patience_ns; /* the config's, or several of the steps that are taken here */
+	uint64_t token_ns;    /* to compute one of a prompt; 0: not measured yet */
+	uint64_t nap_ns;      /* until the next patience ends, as of the last tick */
+	uint64_t takes;	      /* how often a load was no longer waited for */
 };
 
 void sched_init(struct sched *d, const struct sched_config *config, struct kv *kv,
@@ -57,13 +60,14 @@ void sched_fini(struct sched *d, const char *failure, uint64_t now_ns);
 /* Takes the sequence over. */
 void sched_add(struct sched *d, struct seq *s);
 void sched_event(struct sched *d, const struct kv_event *ev, uint64_t now_ns);
-/* What may be decided while a step runs, because no sequence that is in it is looked at: admissions,
- * and the ends of those that wait. */
+/* What may be decided while a step runs, because no sequence that is in it is looked at:
+ * admissions, and the ends of those that wait. */
 void sched_prepare(struct sched *d, uint64_t now_ns);
 /* Everything that is due: that, and cancels, expiries, pages. Between steps. */
 void sched_tick(struct sched *d, uint64_t now_ns);
-/* How long a full step of prompts takes here, and so about as long where others build. */
-void sched_note_step(struct sched *d, uint64_t full_step_ns);
+/* How long a full step of so many prompt tokens takes here, and so about as long where others
+ * build. */
+void sched_note_step(struct sched *d, uint32_t full_step_tokens, uint64_t full_step_ns);
 /* How long the loop may sleep when no row can be computed; UINT64_MAX: until something comes. */
 uint64_t sched_timeout_ns(const struct sched *d);
 

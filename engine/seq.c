@@ -89,6 +89,8 @@ void seq_drop_lease(struct seq *s, uint64_t now_ns)
 	s->promised_blocks = 0;
 	s->sealed_blocks = 0;
 	s->ready_seen = 0;
+	s->follow_ns = 0;
+	s->asked_takes = 0;
 	s->extending = false;
 	s->starving = false;
 	s->age_steps = 0;

@@ -47,13 +47,16 @@ struct seq {
 	uint32_t sealed_blocks;
 	uint32_t ready_seen; /* ready_tokens at progress_ns */
 	uint64_t progress_ns;
-	uint32_t barren;    /* EXTENDs in a row that brought nothing */
-	bool extending;	    /* an EXTEND is on the way */
-	bool fetching;	    /* it asks for pages */
-	bool starving;	    /* its next row has no page, and the magazine is empty */
-	bool interrupted;   /* was preempted or lost its daemon; it streams already */
-	bool over;	    /* has its last token, which its client will be told soon */
-	uint32_t age_steps; /* steps since its prompt could run */
+	uint64_t follow_ns;   /* since when it follows; 0: not yet */
+	uint32_t follow_from; /* ready_tokens then */
+	uint64_t asked_takes; /* sched.takes + 1 when it last asked whom it follows */
+	uint32_t barren;      /* EXTENDs in a row that brought nothing */
+	bool extending;	      /* an EXTEND is on the way */
+	bool fetching;	      /* it asks for pages */
+	bool starving;	      /* its next row has no page, and the magazine is empty */
+	bool interrupted;     /* was preempted or lost its daemon; it streams already */
+	bool over;	      /* has its last token, which its client will be told soon */
+	uint32_t age_steps;   /* steps since its prompt could run */
 
 	bool asking;	/* an ACQUIRE is on the way, also when ENDED */
 	bool cancelled; /* atomic: any thread sets it */

@@ -435,7 +435,8 @@ static void measure(struct step *t, const struct flight *f, struct sched *d, uin
 
 	t->rate = t->rate > 0 ? 0.8 * t->rate + 0.2 * rate : rate;
 	sched_note_step(
-		d, (uint64_t)((double)t->limits.batch_tokens * (double)UNITS_NS_PER_S / t->rate));
+		d, t->limits.batch_tokens,
+		(uint64_t)((double)t->limits.batch_tokens * (double)UNITS_NS_PER_S / t->rate));
 	if (t->rate_sent_ns && now_ns - t->rate_sent_ns < RATE_PERIOD_NS)
 		return;
 	kv_rate(d->kv, (uint64_t)t->rate);

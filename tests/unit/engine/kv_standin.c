@@ -50,6 +50,7 @@ struct kvd_lease {
 	uint32_t tail_tokens;
 	bool calls;
 	bool revoked;
+	bool loads; /* its blocks come from a tier */
 };
 
 struct kv {
@@ -431,6 +432,8 @@ void kv_lease(struct kvd_lease *l, struct kv_lease *out)
 						    : KV_LEASE_QUIET};
 	for (uint32_t b = ready / l->kv->layout.page_tokens; b < l->path && !out->follows_own; b++)
 		out->follows_own = l->node[b]->builder && l->node[b]->builder->owner;
+	uint32_t next = ready / l->kv->layout.page_tokens;
+	out->loads = next < l->path && l->node[next]->builder && l->node[next]->builder->loads;
 }
 
 const uint64_t *kv_pages(struct kvd_lease *l, uint32_t *out_count)
@@ -761,6 +764,16 @@ struct kvd_lease *standin_foreign_acquire(struct kv *kv, const uint32_t *tokens,
 	ASSERT(kv_acquire(kv, &a, &l) == KV_OK);
 	kv->event_count--;
 	return l;
+}
+
+void standin_foreign_loads(struct kvd_lease *l)
+{
+	l->loads = true;
+}
+
+void standin_foreign_fill(struct kv *kv, struct kvd_lease *l, uint32_t block)
+{
+	(void)kv_seal(kv, l, block, 1, NULL, 0);
 }
 
 void standin_foreign_seal(struct kv *kv, struct kvd_lease *l, uint32_t blocks)

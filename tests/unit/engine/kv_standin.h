@@ -44,6 +44,9 @@ struct kv *standin_latest(void);
 /* A lease of somebody else's, which builds and never seals until told. */
 struct kvd_lease *standin_foreign_acquire(struct kv *kv, const uint32_t *tokens, uint32_t count);
 void standin_foreign_seal(struct kv *kv, struct kvd_lease *lease, uint32_t blocks);
+/* It is a tier's; its blocks come one by one, in order. */
+void standin_foreign_loads(struct kvd_lease *lease);
+void standin_foreign_fill(struct kv *kv, struct kvd_lease *lease, uint32_t block);
 void standin_foreign_release(struct kv *kv, struct kvd_lease *lease);
 
 #endif

@@ -45,6 +45,7 @@ static struct {
 	uint32_t release_tail;
 	int acquire_result;
 	struct kvd_acquire_args acquired;
+	uint64_t rate, rate_nonce; /* and to which daemon */
 	int prefetches;
 	struct kvd_acquire_args announced;
 	uint32_t extend_flags;
@@ -198,6 +199,8 @@ uint32_t kvd_magazine(struct kvd *k, uint32_t format)
 
 int kvd_rate(struct kvd *k, uint32_t format, uint64_t tokens_per_s)
 {
+	lib.rate = tokens_per_s;
+	lib.rate_nonce = k->nonce;
 	return 0;
 }
 
@@ -453,6 +456,25 @@ static void comes_back_after_a_death(void **state)
 	kv_close(kv);
 }
 
+/* A new daemon knows nothing of us, and what it loads may be all that it is asked for. */
+static void tells_a_new_daemon_the_speed(void **state)
+{
+	struct kv_event ev[2];
+	struct kv *kv;
+
+	assert_int_equal(open_kv(&kv), 0);
+	kv_rate(kv, 777);
+	uint64_t before = lib.rate_nonce;
+	lib.rate = 0;
+	lose(kv);
+	while (kv_wait(kv, UNITS_NS_PER_S, ev, 2) == 0)
+		;
+	assert_int_equal(ev[0].kind, KV_EV_BACK);
+	assert_int_equal(lib.rate, 777);
+	assert_int_not_equal(lib.rate_nonce, before);
+	kv_close(kv);
+}
+
 /* The old maps are gone when the daemon that ended the session is told that they are. */
 static void tells_the_same_daemon_that_it_is_quiet(void **state)
 {
@@ -663,7 +685,8 @@ TEST_MAIN(kv, TEST(auto_takes_the_daemon), TEST(auto_goes_alone_where_there_is_n
 	  TEST(a_refusal_is_an_error), TEST(require_and_a_given_socket_do_not_go_alone),
 	  TEST(a_missing_daemon_is_found_before_the_model), TEST(private_program_that_is_missing),
 	  TEST(refused_format_closes_the_connection), TEST(comes_back_after_a_death),
-	  TEST(tells_the_same_daemon_that_it_is_quiet), TEST(private_child_is_started_again),
-	  TEST(wake_ends_the_sleep_of_a_lost_one), TEST(results_are_translated),
-	  TEST(cold_run_and_limits), TEST(announces_what_waits), TEST(gives_back_what_kvd_wants),
-	  TEST(pages_lie_where_the_model_computes), TEST(pages_elsewhere_are_an_error_with_advice))
+	  TEST(tells_a_new_daemon_the_speed), TEST(tells_the_same_daemon_that_it_is_quiet),
+	  TEST(private_child_is_started_again), TEST(wake_ends_the_sleep_of_a_lost_one),
+	  TEST(results_are_translated), TEST(cold_run_and_limits), TEST(announces_what_waits),
+	  TEST(gives_back_what_kvd_wants), TEST(pages_lie_where_the_model_computes),
+	  TEST(pages_elsewhere_are_an_error_with_advice))

@@ -276,27 +276,36 @@ static void follows_a_foreign_builder(void **state)
 	world_fini(&w);
 }
 
+/* A foreign lease on 4 blocks of the prompt, with the right bytes: borrowed from a cold run. */
+static struct kvd_lease *foreign_with_bytes(struct world *w)
+{
+	struct kvd_lease *foreign = standin_foreign_acquire(w->kv, prompt, 64);
+	static struct client warm;
+	uint32_t count;
+
+	client_init(&warm, prompt, 64, 2);
+	warm.args.use_cache = false;
+	world_submit(w, &warm);
+	while (warm.count == 0)
+		world_turn(w);
+	const uint64_t *from = kv_pages(warm.seq->lease, &count);
+	const uint64_t *to = kv_pages(foreign, &count);
+
+	for (uint32_t i = 0; i < 4; i++)
+		memcpy((void *)(uintptr_t)to[i], (void *)(uintptr_t)from[i],
+		       kvd_layout_page_bytes(forward_layout(w->forward)));
+	world_run(w, &warm, 1);
+	return foreign;
+}
+
 static void starts_when_the_builder_has_sealed(void **state)
 {
-	static struct client warm, c, want;
+	static struct client c, want;
 	struct kvd_lease *foreign;
-	uint32_t count;
 	struct world w;
 
 	world_init(&w, &world_defaults);
-	foreign = standin_foreign_acquire(w.kv, prompt, 64);
-	/* The foreign engine computes the same bytes: borrowed from a cold run. */
-	client_init(&warm, prompt, 64, 2);
-	warm.args.use_cache = false;
-	world_submit(&w, &warm);
-	while (warm.count == 0)
-		world_turn(&w);
-	const uint64_t *from = kv_pages(warm.seq->lease, &count);
-	const uint64_t *to = kv_pages(foreign, &count);
-	for (uint32_t i = 0; i < 4; i++)
-		memcpy((void *)(uintptr_t)to[i], (void *)(uintptr_t)from[i],
-		       kvd_layout_page_bytes(forward_layout(w.forward)));
-	world_run(&w, &warm, 1);
+	foreign = foreign_with_bytes(&w);
 	client_init(&c, prompt, 70, 6);
 	world_submit(&w, &c);
 	for (int i = 0; i < 20; i++)
@@ -346,7 +355,7 @@ static void patience_grows_with_the_steps(void **state)
 	foreign = standin_foreign_acquire(w.kv, prompt, 64);
 	client_init(&c, prompt, 70, 6);
 	world_submit(&w, &c);
-	sched_note_step(&w.sched, 100 * UNITS_NS_PER_MS);
+	sched_note_step(&w.sched, world_defaults.batch_tokens, 100 * UNITS_NS_PER_MS);
 	for (int i = 0; i < 390; i++)
 		assert_false(world_turn(&w));
 	standin_counts(w.kv, &counts);
@@ -354,6 +363,68 @@ static void patience_grows_with_the_steps(void **state)
 	world_run(&w, &c, 1);
 	standin_counts(w.kv, &counts);
 	assert_int_equal(counts.takes, 1);
+	standin_foreign_release(w.kv, foreign);
+	world_fini(&w);
+}
+
+/* Whoever waits for a load does so for twice the time of computing it, although it shows progress;
+ * and of those who wait, one takes over, and the others follow it. */
+static void a_slow_load_is_waited_for_a_little(void **state)
+{
+	static struct client c[3], want;
+	struct kvd_lease *foreign;
+	struct standin_counts counts;
+	struct world w;
+
+	world_init(&w, &world_defaults);
+	foreign = foreign_with_bytes(&w);
+	standin_foreign_loads(foreign);
+	/* 64 tokens in 80 ms. */
+	sched_note_step(&w.sched, 64, 80 * UNITS_NS_PER_MS);
+	for (int i = 0; i < 3; i++) {
+		client_init(&c[i], prompt, 70 + (uint32_t)i, 6);
+		world_submit(&w, &c[i]);
+	}
+	for (int i = 0; i < 155; i++) {
+		assert_false(world_turn(&w));
+		if (i % 40 == 39)
+			standin_foreign_fill(w.kv, foreign, (uint32_t)i / 40);
+	}
+	standin_counts(w.kv, &counts);
+	assert_int_equal(counts.takes, 0);
+	world_run(&w, c, 3);
+	standin_counts(w.kv, &counts);
+	assert_int_equal(counts.takes, 1);
+	assert_true(counts.answers >= 3);
+	for (int i = 0; i < 3; i++) {
+		world_expected(&c[i], &want);
+		assert_same_answer(&c[i], &want);
+	}
+	standin_foreign_release(w.kv, foreign);
+	world_fini(&w);
+}
+
+static void streams_go_on_beside_a_load(void **state)
+{
+	static struct client stream, c;
+	struct kvd_lease *foreign;
+	struct world w;
+
+	world_init(&w, &world_defaults);
+	foreign = standin_foreign_acquire(w.kv, prompt, 64);
+	standin_foreign_loads(foreign);
+	client_init(&stream, prompt + 500, 40, 60);
+	world_submit(&w, &stream);
+	while (stream.count < 5)
+		world_turn(&w);
+	client_init(&c, prompt, 70, 6);
+	world_submit(&w, &c);
+	for (int i = 0; i < 30; i++)
+		assert_true(world_turn(&w));
+	assert_true(stream.count >= 30);
+	assert_int_equal(c.count, 0);
+	world_run(&w, &c, 1);
+	world_run(&w, &stream, 1);
 	standin_foreign_release(w.kv, foreign);
 	world_fini(&w);
 }
@@ -659,7 +730,8 @@ TEST_MAIN(sched, TEST(batch_equals_alone), TEST(warm_equals_cold), TEST(cold_run
 	  TEST(waiting_requests_do_not_push_running_ones_out), TEST(refusals_have_numbers),
 	  TEST(outgrowing_the_pool_ends_by_length), TEST(follows_a_foreign_builder),
 	  TEST(starts_when_the_builder_has_sealed), TEST(takes_over_from_a_builder_that_sleeps),
-	  TEST(patience_grows_with_the_steps), TEST(stream_survives_the_daemon),
+	  TEST(patience_grows_with_the_steps), TEST(a_slow_load_is_waited_for_a_little),
+	  TEST(streams_go_on_beside_a_load), TEST(stream_survives_the_daemon),
 	  TEST(waits_for_the_daemon_no_longer_than_told), TEST(cancel_frees_in_every_state),
 	  TEST(end_tokens_end), TEST(prompt_logprobs_come_for_every_position),
 	  TEST(long_prompts_do_not_starve), TEST(chaos_changes_no_token),
