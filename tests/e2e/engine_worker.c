@@ -6,6 +6,8 @@
  *
  *   run SEED COUNT MAX CACHE         one request, alone
  *   many SEED COUNT MAX REQUESTS     so many at once, seeds from SEED on; digest of all tokens
+ *   beside SEED COUNT MAX SEED COUNT a second request, submitted in the middle of the first one;
+ *                                    `between`: tokens of the first before the second has any
  *   stats                            counters of the engine
  *   close                            a clean end
  *
@@ -25,6 +27,8 @@
 
 #define REQUESTS_MAX 32u
 #define TOKENS_MAX 2048u
+#define BESIDE_AT 5u
+#define BESIDE_TOKENS 20u
 
 struct worker {
 	struct engine *engine;
@@ -42,6 +46,11 @@ struct request {
 	uint32_t tokens[TOKENS_MAX];
 	uint32_t count;
 	uint64_t kv;
+	struct request *second; /* submitted when this one has BESIDE_AT tokens */
+	struct request *first;
+	uint32_t between;
+	uint64_t seed;
+	uint32_t prompt_count;
 };
 
 static XXH3_state_t *logits_state;
@@ -117,11 +126,17 @@ static uint64_t hash_kv(const struct worker *w, struct seq *s)
 	return digest;
 }
 
+static void submit_second(struct worker *w, struct request *first);
+
 static void on_token(void *ctx, const struct engine_token *t)
 {
 	struct request *r = ctx;
 
 	r->tokens[r->count++] = t->token;
+	if (r->second && r->count == BESIDE_AT)
+		submit_second(r->w, r);
+	if (r->first && r->count == 1)
+		r->between = r->first->count - BESIDE_AT;
 }
 
 static void on_done(void *ctx, const struct engine_done *d)
@@ -146,7 +161,7 @@ static int submit(struct worker *w, struct request *r, uint64_t seed, uint32_t c
 
 	for (uint32_t i = 0; i < count; i++)
 		tokens[i] = (uint32_t)(random_word(seed * 1000003 + i) % w->model->h.vocab);
-	*r = (struct request){.w = w};
+	r->w = w;
 	const struct engine_submit_args args = {
 		.tokens = tokens,
 		.token_count = count,
@@ -186,6 +201,7 @@ static void run(struct worker *w, const char *args)
 		return;
 	}
 	XXH3_64bits_reset(logits_state);
+	r = (struct request){0};
 	int result = submit(w, &r, seed, count, max, cache);
 
 	if (result < 0) {
@@ -216,6 +232,7 @@ static void many(struct worker *w, const char *args)
 		printf("usage\n");
 		return;
 	}
+	memset(r, 0, sizeof(r));
 	for (uint32_t i = 0; i < requests; i++)
 		errors += submit(w, &r[i], seed + i, count, max, true) < 0;
 	wait_all(w);
@@ -227,6 +244,39 @@ static void many(struct worker *w, const char *args)
 					      digest);
 	}
 	printf("ok tokens=%llu errors=%u\n", (unsigned long long)digest, errors);
+}
+
+/* On the engine's thread: what is counted is counted there. */
+static void submit_second(struct worker *w, struct request *first)
+{
+	struct request *r = first->second;
+
+	if (submit(w, r, r->seed, r->prompt_count, BESIDE_TOKENS, true) < 0)
+		r->done.finish = ENGINE_FINISH_ERROR;
+}
+
+static void beside(struct worker *w, const char *args)
+{
+	static struct request r[2];
+	unsigned long long seed, seed_2;
+	unsigned int count, max, count_2;
+
+	if (sscanf(args, "%llu %u %u %llu %u", &seed, &count, &max, &seed_2, &count_2) != 5 ||
+	    count + max > TOKENS_MAX || count_2 + BESIDE_TOKENS > TOKENS_MAX) {
+		printf("usage\n");
+		return;
+	}
+	r[0] = (struct request){.second = &r[1]};
+	r[1] = (struct request){.first = &r[0], .seed = seed_2, .prompt_count = count_2};
+	uint32_t errors = submit(w, &r[0], seed, count, max, true) < 0;
+
+	wait_all(w);
+	for (int i = 0; i < 2; i++)
+		errors += r[i].done.finish == ENGINE_FINISH_ERROR;
+	printf("ok tokens=%llu second=%llu errors=%u between=%u cached=%u\n",
+	       (unsigned long long)XXH3_64bits(r[0].tokens, r[0].count * sizeof(*r[0].tokens)),
+	       (unsigned long long)XXH3_64bits(r[1].tokens, r[1].count * sizeof(*r[1].tokens)),
+	       errors, r[1].between, r[1].done.cached_tokens);
 }
 
 static void stats(struct worker *w)
@@ -284,6 +334,8 @@ static void commands(struct worker *w)
 			run(w, line + 4);
 		else if (strncmp(line, "many ", 5) == 0)
 			many(w, line + 5);
+		else if (strncmp(line, "beside ", 7) == 0)
+			beside(w, line + 7);
 		else if (strncmp(line, "stats", 5) == 0)
 			stats(w);
 		else if (strncmp(line, "close", 5) == 0)

@@ -10,14 +10,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-#define ANSWER_TOKENS 20u
-
 static struct harness_kvd kvd;
 static struct harness_client a, b, c;
-
-struct answer {
-	uint64_t tokens, logits, kv, cached, tail_bytes;
-};
 
 static int setup(void **state)
 {
@@ -34,60 +28,30 @@ static int teardown(void **state)
 	return 0;
 }
 
-static struct answer ask(struct harness_client *w, uint64_t seed, uint32_t count, int cache)
-{
-	harness_ask(w, "run %llu %u %u %d", (unsigned long long)seed, count, ANSWER_TOKENS, cache);
-	assert_true(harness_is(w, "ok"));
-	return (struct answer){.tokens = harness_field(w, "tokens"),
-			       .logits = harness_field(w, "logits"),
-			       .kv = harness_field(w, "kv"),
-			       .cached = harness_field(w, "cached"),
-			       .tail_bytes = harness_field(w, "tail_bytes")};
-}
-
-static void assert_same(const struct answer *x, const struct answer *y)
-{
-	assert_int_equal(x->tokens, y->tokens);
-	assert_int_equal(x->logits, y->logits);
-	assert_int_equal(x->kv, y->kv);
-}
-
-static uint64_t leases(const struct kvd_status *s)
-{
-	return s->leases;
-}
-
-/* An answer is there before its lease is given back, and until then its pages cannot go. */
-static void forget_all(void)
-{
-	harness_wait_figure(&kvd, leases, 0);
-	workers_evict_all(&kvd);
-}
-
 static void check_length(uint32_t page, uint32_t n)
 {
-	struct answer cold = ask(&a, n, n, 0);
-	struct answer first = ask(&a, n, n, 1);
-	struct answer warm = ask(&a, n, n, 1);
-	struct answer other = ask(&b, n, n, 1);
-	struct answer chunked = ask(&c, n, n, 0);
+	struct workers_answer cold = workers_ask(&a, n, n, 0);
+	struct workers_answer first = workers_ask(&a, n, n, 1);
+	struct workers_answer warm = workers_ask(&a, n, n, 1);
+	struct workers_answer other = workers_ask(&b, n, n, 1);
+	struct workers_answer chunked = workers_ask(&c, n, n, 0);
 
-	assert_same(&cold, &first);
-	assert_same(&cold, &warm);
-	assert_same(&cold, &other);
-	assert_same(&cold, &chunked);
+	workers_assert_same(&cold, &first);
+	workers_assert_same(&cold, &warm);
+	workers_assert_same(&cold, &other);
+	workers_assert_same(&cold, &chunked);
 	assert_int_equal(cold.cached, 0);
 	assert_int_equal(first.cached, 0);
 	/* All of it, unless the last block is too short a run to be copied. */
 	uint32_t found = n % page < 8 ? n - n % page : n;
 	assert_int_equal(warm.cached, found);
 	assert_int_equal(other.cached, found);
-	forget_all();
-	struct answer again = ask(&b, n, n, 1);
+	workers_forget_all(&kvd);
+	struct workers_answer again = workers_ask(&b, n, n, 1);
 	assert_int_equal(again.cached, 0);
-	assert_same(&cold, &again);
+	workers_assert_same(&cold, &again);
 	/* The next length shall not find this one. */
-	forget_all();
+	workers_forget_all(&kvd);
 }
 
 static void check_model(const char *model, const char *page_option, uint32_t page, const char *pool)
@@ -144,7 +108,7 @@ static void batches_across_engines(void **state)
 	assert_true(harness_is(&a, "ok"));
 	assert_int_equal(harness_field(&a, "errors"), 0);
 	want = harness_field(&a, "tokens");
-	forget_all();
+	workers_forget_all(&kvd);
 	/* Both at once: each follows what the other computes, or computes it itself. */
 	for (int round = 0; round < 5; round++) {
 		harness_send(&a, "many 5 100 40 12");
@@ -192,22 +156,22 @@ static void both_engines_read_the_very_same_page(void **state)
 {
 	const char *model = workers_tiny_model(&kvd);
 	const char *options[] = {"page=16", NULL};
-	struct answer before, on_a, on_b;
+	struct workers_answer before, on_a, on_b;
 
 	harness_start(&kvd, NULL);
 	workers_start(&a, &kvd, kvd.socket, model, options);
 	workers_start(&b, &kvd, kvd.socket, model, options);
-	before = ask(&a, 3, 128, 1);
-	on_b = ask(&b, 3, 128, 1);
-	assert_same(&before, &on_b);
+	before = workers_ask(&a, 3, 128, 1);
+	on_b = workers_ask(&b, 3, 128, 1);
+	workers_assert_same(&before, &on_b);
 	/* 2 layers, K and V, 2 heads, 16 tokens of 32 dimensions, 2 bytes each. */
 	flip_a_bit_in_every_page(2 * 2 * 2 * 16 * 32 * 2);
-	on_a = ask(&a, 3, 128, 1);
-	on_b = ask(&b, 3, 128, 1);
+	on_a = workers_ask(&a, 3, 128, 1);
+	on_b = workers_ask(&b, 3, 128, 1);
 	assert_int_equal(on_a.cached, 128);
 	assert_int_equal(on_b.cached, 128);
 	assert_int_not_equal(on_a.logits, before.logits);
-	assert_same(&on_a, &on_b);
+	workers_assert_same(&on_a, &on_b);
 	harness_client_bye(&a);
 	harness_client_bye(&b);
 }
@@ -242,12 +206,12 @@ static void private_daemon_serves_and_ends_with_us(void **state)
 {
 	const char *model = workers_tiny_model(&kvd);
 	const char *options[] = {"page=16", "pool=33554432", NULL};
-	struct answer cold, warm;
+	struct workers_answer cold, warm;
 
 	workers_start(&a, &kvd, "private", model, options);
-	cold = ask(&a, 3, 100, 1);
-	warm = ask(&a, 3, 100, 1);
-	assert_same(&cold, &warm);
+	cold = workers_ask(&a, 3, 100, 1);
+	warm = workers_ask(&a, 3, 100, 1);
+	workers_assert_same(&cold, &warm);
 	assert_int_equal(warm.cached, 96);
 	harness_ask(&a, "stats");
 	assert_int_equal(harness_field(&a, "private"), 1);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define ARGS_MAX 16
+#define ANSWER_TOKENS 20u
 
 static void exec_worker(const struct harness_kvd *k, const char *const *argv, int in, int out,
 			const char *crash_at)
@@ -84,6 +85,47 @@ void workers_evict_all(const struct harness_kvd *k)
 	assert_int_equal(kvd_call(kvd, &req, NULL, &rep, NULL, 0), 0);
 	assert_int_equal(rep.result, 0);
 	kvd_close(kvd);
+}
+
+static uint64_t leases(const struct kvd_status *s)
+{
+	return s->leases;
+}
+
+void workers_forget_all(const struct harness_kvd *k)
+{
+	harness_wait_figure(k, leases, 0);
+	workers_evict_all(k);
+}
+
+void workers_send(struct harness_client *w, uint64_t seed, uint32_t count, int cache)
+{
+	harness_send(w, "run %llu %u %u %d", (unsigned long long)seed, count, ANSWER_TOKENS, cache);
+}
+
+struct workers_answer workers_answer(struct harness_client *w)
+{
+	harness_answer(w);
+	assert_true(harness_is(w, "ok"));
+	return (struct workers_answer){.tokens = harness_field(w, "tokens"),
+				       .logits = harness_field(w, "logits"),
+				       .kv = harness_field(w, "kv"),
+				       .cached = harness_field(w, "cached"),
+				       .tail_bytes = harness_field(w, "tail_bytes")};
+}
+
+struct workers_answer workers_ask(struct harness_client *w, uint64_t seed, uint32_t count,
+				  int cache)
+{
+	workers_send(w, seed, count, cache);
+	return workers_answer(w);
+}
+
+void workers_assert_same(const struct workers_answer *x, const struct workers_answer *y)
+{
+	assert_int_equal(x->tokens, y->tokens);
+	assert_int_equal(x->logits, y->logits);
+	assert_int_equal(x->kv, y->kv);
 }
 
 const char *workers_tiny_model(const struct harness_kvd *k)
