@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+ANSWER_SECONDS = 900  # a slow machine computes a long prompt for minutes
+
 
 class StreamError(Exception):
     """The stream ended before its end: the server has gone, or said an error."""
@@ -73,7 +75,7 @@ class Client:
                 "max_tokens": max_tokens, "temperature": 0, "logprobs": True, "stream": True,
                 "stream_options": {"include_usage": True}, **options}
         answer = Answer()
-        connection = http.client.HTTPConnection(self.host, timeout=120)
+        connection = http.client.HTTPConnection(self.host, timeout=ANSWER_SECONDS)
         try:
             connection.connect()
             answer.start = time.monotonic()

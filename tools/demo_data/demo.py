@@ -22,6 +22,7 @@ STREAM_TOKENS = 150
 KILL_AFTER = 30      # tokens of both streams
 GONE_SECONDS = 5
 STORED_SECONDS = 20
+FILE = "demo-tier"   # in the build folder: /tmp may be memory
 QUESTIONS = ("How long does a Heron take from signature to delivery in April?",
              "Can I bring my dog in the Ox, and what does the rain cover cost?",
              "My frame has a crack. What should I do now, and who pays it?")
@@ -150,43 +151,59 @@ def kill_one(system, program_a, a, b):
 
 
 def wait_stored(system):
-    """Until the file tier has what is worth storing, and the journal knows it."""
+    """Until nothing is on its way to the file any more, and the file's journal has it all."""
     deadline = time.monotonic() + STORED_SECONDS
     quiet = 0
-    while quiet < 5 and time.monotonic() < deadline:
-        areas = system.kvctl_json("tiers")["areas"]
-        quiet = quiet + 1 if areas and all(a["queue"] == 0 for a in areas) else 0
+    while quiet < 10 and time.monotonic() < deadline:
         time.sleep(0.15)
-    return quiet >= 5
+        quiet = quiet + 1 if system.kvctl_json("tiers")["tiers"][0]["queue"] == 0 else 0
+    if quiet < 10:
+        say("  (the file is slow: not all of it was written before the kill)")
 
 
-def restart_kvd(system, kvd, b):
-    """SIGKILL of the daemon; another finds the file. (the new daemon, B's answer before, after)"""
+def restart_kvd(system, kvd, b, pid):
+    """SIGKILL of the daemon; another finds its file. (the new one, B's answer before and after)"""
+    progress("B's answer once more, and until the file has its pages")
     before = b.chat(handbook(), QUESTIONS[2], ANSWER_TOKENS)
-    stored = wait_stored(system)
-    kvd.kill()
-    say(f"\nSIGKILL of kvd (pid {kvd.pid}); another is started on the same file:")
-    kvd = system.start_kvd()
+    wait_stored(system)
+    say("\nWhat is used again is in a file, too:")
     show(system, "tiers")
+    kvd.kill()
+    say(f"\nSIGKILL of kvd (pid {kvd.pid}), and with it goes all of its memory; another is "
+        "started on the\nsame file, and B, which still runs, connects again:")
+    kvd = system.start_kvd()
+    deadline = time.monotonic() + GONE_SECONDS
+    while all(s["pid"] != pid for s in system.kvctl_json("sessions")):
+        if time.monotonic() > deadline:
+            raise StartError("engine B did not connect to the new kvd")
+        time.sleep(0.01)
+    show(system, "tiers")
+    progress("the same question to B")
     after = b.chat(handbook(), QUESTIONS[2], ANSWER_TOKENS)
-    if not stored:
-        say("  the tier did not come to rest before the kill")
     return kvd, before, after
 
 
 def show_restart(system, figures, before, after):
-    area = system.kvctl_json("tiers")["areas"][0]
-    figures["ttft_restart_ms"] = after.ttft_ms
-    figures["restart_cached_tokens"] = after.cached_tokens
-    figures["restart_bytes_read"] = area["loaded_bytes"]
-    figures["restart_equal"] = before.tokens == after.tokens
-    cold = figures["ttft_cold_ms"]
+    """What came back from the file. An engine stops waiting for a disk that is much slower than
+    computing, and computes the rest: that is right, too, but it is not warm."""
+    tiers = system.kvctl_json("tiers")
+    counters = system.kvctl_json("status")["counters"]
+    read = tiers["tiers"][0]["loaded_bytes"]
+    slow = counters["takes"] > 0 or counters["computes_chosen"] > 0
+    warm = after.cached_tokens > 0 and counters["loaded_tokens"] > 0
+    equal = before.tokens == after.tokens
+    figures.update(ttft_restart_ms=after.ttft_ms, restart_cached_tokens=after.cached_tokens,
+                   restart_bytes_read=read, restart_equal=equal, restart_disk_slow=slow)
     show(system, "tiers", "check")
-    say(f"\n  The same prompt, from the file: {after.ttft_ms:.1f} ms to the first token "
-        f"({after.ttft_ms / cold:.1%} of cold), {after.cached_tokens} of {after.prompt_tokens} "
-        f"tokens cached,\n  {figures_of.megabytes(area['loaded_bytes'])} read; tokens and "
-        f"log-probabilities equal: {'yes' if figures['restart_equal'] else 'NO'}")
-    return figures["restart_equal"] and area["loaded_bytes"] > 0
+    say(f"\n  the prompt came back from the file: {'yes' if warm else 'NO'} ({after.cached_tokens} "
+        f"of {after.prompt_tokens} tokens, {figures_of.megabytes(read)} read)")
+    if slow:
+        say("  (this disk is slower than computing: B did not wait for it, and computed the rest)")
+    say(f"  its first token came after {after.ttft_ms:.1f} ms, "
+        f"{after.ttft_ms / figures['ttft_cold_ms']:.1%} of cold")
+    say(f"  the answer is the one from before the kill, to the bit: {'yes' if equal else 'NO'}")
+    figures["warm_after_restart"] = warm
+    return equal and (warm or slow)
 
 
 def show_sharing(program_a, program_b):
@@ -210,7 +227,7 @@ Left running: kvd {kvd.pid}, engine A {program_a.pid} at {a}, engine B {program_
     -d '{{"prompt": "Once upon a time", "max_tokens": 64, "stream": true}}'
   curl -s {a}/metrics
   {build}/tools/kvctl/kvctl --socket {system.socket} status
-Stop it: kill {program_a.pid} {program_b.pid} {kvd.pid}; rm -rf {system.runtime}""")
+Stop it: kill {program_a.pid} {program_b.pid} {kvd.pid}; rm -rf {system.runtime} {build}/{FILE}""")
 
 
 def run(system, args):
@@ -228,8 +245,8 @@ def run(system, args):
     say(f"  The answer with the cache equals the answer without it, token for token and bit for "
         f"bit\n  in every log-probability: {'yes' if figures['tokens_equal'] else 'NO'}.")
     figures["survived_kill"] = kill_one(system, program_a, a, b)
-    kvd, before, after = restart_kvd(system, kvd, b)
-    figures["warm_after_restart"] = show_restart(system, figures, before, after)
+    kvd, before, after = restart_kvd(system, kvd, b, program_b.pid)
+    restarted = show_restart(system, figures, before, after)
     if args.json:
         with open(args.json, "w", encoding="utf-8") as f:
             json.dump(figures, f, indent=2)
@@ -237,7 +254,7 @@ def run(system, args):
     if args.keep:
         keep_running(system, kvd, b.url, program_b)
     good = (figures["tokens_equal"] and figures["survived_kill"] and
-            figures["warm_after_restart"] and not figures["kv_bytes_copied"])
+            restarted and not figures["kv_bytes_copied"])
     say("\nAll of it holds." if good else "\nSOMETHING DOES NOT HOLD: see above.")
     return 0 if good else 1
 
@@ -253,7 +270,7 @@ def main():
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))
     runtime = tempfile.mkdtemp(prefix="kvd-demo-")
-    file = os.path.join(args.build, "demo-tier")
+    file = os.path.join(args.build, FILE)
     if os.path.exists(file):
         os.unlink(file)
     system = System(args.build, args.logs, args.model, runtime,
