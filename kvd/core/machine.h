@@ -360,6 +360,8 @@ struct rate {
 	uint64_t bytes_per_s; /* of late; 0: never measured */
 	uint64_t peak_bytes_per_s;
 	uint64_t measured_ns;
+	uint64_t hoped_bytes_per_s; /* of what is moving, if that is more than was measured; or 0 */
+	uint32_t letdowns;	    /* hopes in a row that were in vain */
 	uint32_t moving;
 };
 

@@ -10,7 +10,8 @@
  * The rate of an area is what came through while something was on its way, in windows of
  * TIER_WINDOW_NS, averaged over a few. A rate that nobody has measured for a while is worth less
  * than the peak was: what is expected doubles with each TIER_DOUBT_NS until it is the peak again,
- * so that a disk which was slow once is tried again.
+ * so that a disk which was slow once is tried again. Each trial in vain doubles that time, so that
+ * one which stays slow costs little, however seldom it is asked.
  *
  * Invariants: a segment with used < slot_count slots is in the list of its class and area; a free
  * one in the list of its area. The core's thread only.
@@ -24,6 +25,7 @@
 #define TIER_WINDOW_NS (50 * UNITS_NS_PER_MS)
 #define TIER_WINDOW_PARTS 256u /* of a segment: bytes that a window must have */
 #define TIER_DOUBT_NS (30 * UNITS_NS_PER_S)
+#define TIER_LETDOWNS_MAX 7u /* about an hour for each doubling */
 
 /* --- sizes ---------------------------------------------------------------------------------- */
 
@@ -330,9 +332,22 @@ static void close_window(struct core *core, struct rate *rate)
 void tier_begins(struct core *core, struct rate *rate)
 {
 	if (rate->moving++ == 0) {
+		uint64_t expected = tier_expect(core, rate);
+		rate->hoped_bytes_per_s = expected > rate->bytes_per_s ? expected : 0;
 		rate->since_ns = core->now_ns;
 		rate->bytes = 0;
 	}
+}
+
+/* What was hoped for, did it come? */
+static void judge(struct rate *rate)
+{
+	if (rate->hoped_bytes_per_s == 0)
+		return;
+	if (2 * rate->bytes_per_s >= rate->hoped_bytes_per_s)
+		rate->letdowns = 0;
+	else if (rate->letdowns < TIER_LETDOWNS_MAX)
+		rate->letdowns++;
 }
 
 void tier_ended(struct core *core, const struct tier *tier, struct rate *rate, uint64_t bytes)
@@ -340,13 +355,16 @@ void tier_ended(struct core *core, const struct tier *tier, struct rate *rate, u
 	rate->bytes += bytes;
 	rate->moving--;
 	if ((core->now_ns - rate->since_ns >= TIER_WINDOW_NS || rate->moving == 0) &&
-	    rate->bytes >= tier->segment_bytes / TIER_WINDOW_PARTS)
+	    rate->bytes >= tier->segment_bytes / TIER_WINDOW_PARTS) {
 		close_window(core, rate);
+		if (rate->moving == 0)
+			judge(rate);
+	}
 }
 
 uint64_t tier_expect(const struct core *core, const struct rate *rate)
 {
-	uint64_t doubts = (core->now_ns - rate->measured_ns) / TIER_DOUBT_NS;
+	uint64_t doubts = (core->now_ns - rate->measured_ns) / (TIER_DOUBT_NS << rate->letdowns);
 	uint64_t bytes = rate->bytes_per_s << BITS_MIN(doubts, (uint64_t)16);
 
 	return BITS_MIN(bytes, rate->peak_bytes_per_s);

@@ -132,11 +132,42 @@ static void a_disk_that_becomes_slow_is_found_out_by_one_load(void **state)
 	harness_free(s.h);
 }
 
+/* A disk that was fast once and stays slow is tried again, ever more seldom. */
+static void trials_in_vain_become_rare(void **state)
+{
+	const uint64_t rate = 1000;
+	struct disk d = {.bytes_per_s = 100 * SLOT_BYTES * (double)rate / SCENE_PAGE_TOKENS};
+	struct tier_scene s = measured_scene(&d);
+	uint32_t loads = 0;
+	bool loaded;
+
+	d.bytes_per_s /= 1000;
+	for (uint32_t minute = 0; minute < 8 * 60; minute++) {
+		(void)first_token_s(&s, &d, rate, BLOCKS_MAX, &loaded);
+		loads += loaded;
+		push_out(&s);
+		harness_time(s.h, 60000);
+	}
+	print_message("%u trials in 8 hours\n", loads);
+	assert_in_range(loads, 2, 10);
+	/* It is fast again, and found to be. */
+	d.bytes_per_s *= 1000;
+	for (uint32_t minute = 0; minute < 12 * 60; minute++) {
+		(void)first_token_s(&s, &d, rate, BLOCKS_MAX, &loaded);
+		push_out(&s);
+		harness_time(s.h, 60000);
+	}
+	assert_true(loaded);
+	harness_transfers(s.h, 0);
+	harness_free(s.h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_slower_than_the_better),
 		cmocka_unit_test(a_disk_that_becomes_slow_is_found_out_by_one_load),
+		cmocka_unit_test(trials_in_vain_become_rare),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
