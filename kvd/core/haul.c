@@ -250,10 +250,9 @@ static void begin_store(struct core *core, uint32_t t)
 	uint32_t missing = 0;
 	uint32_t last = node;
 
-	if (!may_pin(core, node)) {
-		core->tiers[t].stalled_ns = core->now_ns + HAUL_STALL_NS;
+	core->tiers[t].crowded = !may_pin(core, node);
+	if (core->tiers[t].crowded)
 		return;
-	}
 	rest_unqueue(core, node, t);
 	for (uint32_t n = node; n != core->nodes[n].format; n = core->nodes[n].parent)
 		missing += lacks(core, n, t);
@@ -325,8 +324,8 @@ static bool can_store(const struct core *core, uint32_t t)
 	const struct tier *tier = &core->tiers[t];
 
 	return tier->queue.head != CORE_NONE && tier->storing < tier->depth &&
-	       tier->stalled_ns <= core->now_ns && core->store_hauls < HAUL_STORES_MAX &&
-	       haul_room(core);
+	       tier->stalled_ns <= core->now_ns && !tier->crowded &&
+	       core->store_hauls < HAUL_STORES_MAX && haul_room(core);
 }
 
 /* --- turns ------------------------------------------------------------------------------------ */
@@ -359,6 +358,8 @@ static void end(struct core *core, uint32_t haul)
 		return;
 	count_estimate(core, h);
 	core->store_hauls -= h->kind == HAUL_STORE;
+	for (uint32_t t = 0; t < CORE_TIERS; t++)
+		core->tiers[t].crowded = false;
 	core->haul_count--;
 	h->kind = HAUL_NONE;
 	l->life = LEASE_FREE;

@@ -403,6 +403,7 @@ struct tier {
 	uint32_t loading; /* transfers that somebody waits for */
 	uint32_t storing;
 	uint64_t stalled_ns; /* until then no slot is looked for: there was none */
+	bool crowded;	     /* no store begins before another haul has ended: they pin too much */
 	struct area areas[KVD_AREAS_MAX];
 	struct slot_class classes[CORE_SLOT_CLASSES];
 	struct segment *segments;
