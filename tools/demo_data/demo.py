@@ -195,7 +195,8 @@ def show_restart(system, figures, before, after):
     figures.update(ttft_restart_ms=after.ttft_ms, restart_cached_tokens=after.cached_tokens,
                    restart_bytes_read=read, restart_equal=equal, restart_disk_slow=slow)
     show(system, "tiers", "check")
-    say(f"\n  the prompt came back from the file: {'yes' if warm else 'NO'} ({after.cached_tokens} "
+    came = "NO" if not warm else "in part" if slow else "yes"
+    say(f"\n  the prompt came back from the file: {came} ({after.cached_tokens} "
         f"of {after.prompt_tokens} tokens, {figures_of.megabytes(read)} read)")
     if slow:
         say("  (this disk is slower than computing: B did not wait for it, and computed the rest)")
