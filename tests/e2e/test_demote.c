@@ -121,6 +121,7 @@ static void comes_back(enum kvd_tier_kind tier, const char *engine)
 	assert_int_equal(a->state, KVD_AREA_OK);
 	if (engine)
 		assert_string_equal(a->engine, engine);
+	use_all();
 	harness_ask(&client, "random 3 1500");
 	assert_int_equal(harness_field(&client, "wrong"), 0);
 	harness_wait_figure(&kvd, tier == KVD_TIER_DRAM ? memory_loads : file_loads, 1);
