@@ -127,7 +127,11 @@ static void outputs_expel(void *ctx, uint32_t session)
 
 static void outputs_note(void *ctx, enum core_note_kind kind, const char *text)
 {
-	log_write(kind == CORE_NOTE_WARN ? LOG_WARN : LOG_INFO, "core", "%s", text);
+	static const int levels[] = {[CORE_NOTE_DEBUG] = LOG_DEBUG,
+				     [CORE_NOTE_INFO] = LOG_INFO,
+				     [CORE_NOTE_WARN] = LOG_WARN};
+
+	log_write(levels[kind], "core", "%s", text);
 }
 
 const struct core_ops outputs_ops = {

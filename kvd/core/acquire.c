@@ -164,7 +164,7 @@ static void revive(struct core *core, struct call *call, uint32_t lease, const s
 	struct lease *l = &core->leases[lease];
 	uint32_t end = BITS_MAX(found->loaded, found->cold);
 
-	move_count(core, l->last, found->cold, end);
+	move_count(core, l->last, found->cold, end, found->estimate_ns);
 	for (uint32_t n = l->last; core->nodes[n].depth > end; n = core->nodes[n].parent)
 		node_revive(core, n, lease);
 	if (end == found->cold)

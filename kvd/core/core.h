@@ -138,6 +138,7 @@ struct core_record {
 
 /* For one log line each; text is printable. */
 enum core_note_kind {
+	CORE_NOTE_DEBUG, /* of single requests: too many for every day */
 	CORE_NOTE_INFO,
 	CORE_NOTE_WARN,
 };

@@ -20,6 +20,7 @@
 
 #include "kvd/core/admit.h"
 #include "kvd/core/follow.h"
+#include "kvd/core/move.h"
 #include "kvd/core/mutant.h"
 #include "kvd/core/node.h"
 #include "kvd/core/pool.h"
@@ -282,10 +283,10 @@ static void cut_store(struct core *core, struct haul *h)
 	core->tiers[h->tier].stalled_ns = core->now_ns + HAUL_STALL_NS;
 }
 
-/* What could not be stored now is tried again. */
+/* What was not begun is tried again. What was stored and has made room for others is not. */
 static void queue_again(struct core *core, struct haul *h)
 {
-	while (h->count > 0) {
+	while (h->count > h->end) {
 		uint32_t node = h->nodes[--h->count];
 		if (lacks(core, node, h->tier) && !core->rests[node].queued[h->tier])
 			rest_queue(core, node, h->tier);
@@ -330,14 +331,6 @@ static bool can_store(const struct core *core, uint32_t t)
 
 /* --- turns ------------------------------------------------------------------------------------ */
 
-static void count_estimate(struct core *core, const struct haul *h)
-{
-	if (h->kind != HAUL_LOAD || !h->for_request || h->estimate_ns == 0)
-		return;
-	core->counters[KVD_C_LOAD_ESTIMATE_NS] += h->estimate_ns;
-	core->counters[KVD_C_LOAD_ACTUAL_NS] += core->now_ns - h->started_ns;
-}
-
 /* Unpins its path, in slices. */
 static void end(struct core *core, uint32_t haul)
 {
@@ -346,6 +339,9 @@ static void end(struct core *core, uint32_t haul)
 
 	follow_leave(core, haul);
 	queue_again(core, h);
+	if (h->kind == HAUL_LOAD && h->for_request && h->estimate_ns > 0)
+		move_outcome(core, l->last, h->estimate_ns, core->now_ns - h->started_ns);
+	h->estimate_ns = 0;
 	core->unpinning = true;
 	while (l->last != l->format && core->budget > 0) {
 		uint32_t node = l->last;
@@ -356,7 +352,6 @@ static void end(struct core *core, uint32_t haul)
 	core->unpinning = false;
 	if (l->last != l->format)
 		return;
-	count_estimate(core, h);
 	core->store_hauls -= h->kind == HAUL_STORE;
 	for (uint32_t t = 0; t < CORE_TIERS; t++)
 		core->tiers[t].crowded = false;

@@ -18,6 +18,7 @@
 #include "kvd/core/tier.h"
 
 #include <base/units.h>
+#include <stdio.h>
 
 /* What an area would have to load. */
 struct move_load {
@@ -100,14 +101,41 @@ uint32_t move_plan(const struct core *core, uint32_t last, uint32_t first,
 	return (double)*out_estimate_ns <= compute_ns ? end : first;
 }
 
-void move_count(struct core *core, uint32_t last, uint32_t first, uint32_t end)
+static double ms(uint64_t ns)
+{
+	return (double)ns / (double)UNITS_NS_PER_MS;
+}
+
+void move_count(struct core *core, uint32_t last, uint32_t first, uint32_t end,
+		uint64_t estimate_ns)
 {
 	const struct node *n = &core->nodes[last];
+	const struct format *f = &core->formats[n->format];
 	uint32_t cold = n->depth - first;
+	char text[160];
 
 	if (cold == 0)
 		return;
+	uint64_t tokens = (uint64_t)cold * f->page_tokens;
+	uint64_t rate = f->rate_tokens_per_s;
+	snprintf(text, sizeof(text),
+		 "%u cold blocks: %s; loading is expected to take %.1f ms, computing %.1f ms", cold,
+		 end > first ? "loading" : "computing", ms(estimate_ns),
+		 rate ? ms(tokens * UNITS_NS_PER_S / rate) : 0.0);
+	core->ops.note(core->ctx, CORE_NOTE_DEBUG, text);
 	core->counters[end > first ? KVD_C_LOADS_CHOSEN : KVD_C_COMPUTES_CHOSEN]++;
 	core->counters[KVD_C_RECOMPUTED_TOKENS] +=
 		(uint64_t)(n->depth - end) * core->formats[n->format].page_tokens;
+}
+
+void move_outcome(struct core *core, uint32_t last, uint64_t estimate_ns, uint64_t took_ns)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text),
+		 "loaded a chain of %u blocks: took %.1f ms, %.1f were expected",
+		 core->nodes[last].depth, ms(took_ns), ms(estimate_ns));
+	core->ops.note(core->ctx, CORE_NOTE_DEBUG, text);
+	core->counters[KVD_C_LOAD_ESTIMATE_NS] += estimate_ns;
+	core->counters[KVD_C_LOAD_ACTUAL_NS] += took_ns;
 }

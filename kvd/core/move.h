@@ -12,7 +12,10 @@
  */
 uint32_t move_plan(const struct core *core, uint32_t last, uint32_t first,
 		   uint64_t *out_estimate_ns);
-/* The plan was carried out for a request: counts it. */
-void move_count(struct core *core, uint32_t last, uint32_t first, uint32_t end);
+/* The plan is carried out for a request: counts it, and says it in a note. */
+void move_count(struct core *core, uint32_t last, uint32_t first, uint32_t end,
+		uint64_t estimate_ns);
+/* The load ended, which was expected to take so long. */
+void move_outcome(struct core *core, uint32_t last, uint64_t estimate_ns, uint64_t took_ns);
 
 #endif

@@ -91,7 +91,8 @@ static void on_expel(void *ctx, uint32_t session)
 
 static void on_note(void *ctx, enum core_note_kind kind, const char *text)
 {
-	fprintf(stderr, "kvbench: replay: %s\n", text);
+	if (kind != CORE_NOTE_DEBUG)
+		fprintf(stderr, "kvbench: replay: %s\n", text);
 }
 
 /* Sends the request and lets the core come to rest. The reply's result, or -EIO: there is none. */
