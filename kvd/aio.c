@@ -16,6 +16,9 @@
  * when it has passed are all operations walked and the earliest found anew. With timeouts that are
  * much longer than I/O that is about once in a timeout.
  *
+ * A process that is stopped, by a debugger or a freezer, finds all deadlines over when it goes on.
+ * That says nothing about the disk: once, each operation gets the time that the loop was away.
+ *
  * Loop's thread only. What an operation is embedded in stays the submitter's.
  */
 #include "kvd/aio.h"
@@ -30,6 +33,8 @@
 #define AIO_AGAIN_NS UNITS_NS_PER_MS
 /* What does not end although it was cancelled is cancelled again: the kernel misses some. */
 #define AIO_CANCEL_NS (100 * UNITS_NS_PER_MS)
+/* A loop that looks so long after a deadline was stopped itself. */
+#define AIO_STOPPED_NS (100 * UNITS_NS_PER_MS)
 #define AIO_TRIES_MAX 1000u /* of -EAGAIN and -EINTR for one operation */
 
 struct aio {
@@ -286,6 +291,28 @@ static void expire_queue(struct aio *aio, struct list_link *queue, uint64_t now_
 	}
 }
 
+static void excuse_op(struct aio_op *op, uint64_t now_ns, uint64_t over_ns)
+{
+	if (op->deadline_ns > now_ns || op->state & (AIO_OP_LATE | AIO_OP_EXCUSED))
+		return;
+	op->state |= AIO_OP_EXCUSED;
+	op->deadline_ns = time_after(now_ns, BITS_MIN(over_ns, op->timeout_ns));
+}
+
+static void excuse(struct aio *aio, uint64_t now_ns)
+{
+	uint64_t over_ns = now_ns - aio->deadline_ns;
+
+	if (over_ns <= AIO_STOPPED_NS)
+		return;
+	for (int i = 0; i < 2; i++)
+		LIST_FOR_EACH (l, &aio->queue[i])
+			excuse_op(op_of(l), now_ns, over_ns);
+	LIST_FOR_EACH (c, &aio->busy)
+		LIST_FOR_EACH (l, &CONTAINER_OF(c, struct aio_call, link)->ops)
+			excuse_op(op_of(l), now_ns, over_ns);
+}
+
 /* The number of late() calls. */
 static uint32_t expire(struct aio *aio, uint64_t now_ns)
 {
@@ -293,6 +320,7 @@ static uint32_t expire(struct aio *aio, uint64_t now_ns)
 
 	if (now_ns < aio->deadline_ns)
 		return 0;
+	excuse(aio, now_ns);
 	aio->deadline_ns = UINT64_MAX;
 	expire_queue(aio, &aio->queue[0], now_ns);
 	expire_queue(aio, &aio->queue[1], now_ns);

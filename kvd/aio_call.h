@@ -10,8 +10,9 @@
 
 /* Of an operation: what `state` holds. */
 enum aio_op_state {
-	AIO_OP_ALONE = 1, /* it was in a joined call that failed: not joined again */
-	AIO_OP_LATE = 2,  /* its time is over: not begun again */
+	AIO_OP_ALONE = 1,   /* it was in a joined call that failed: not joined again */
+	AIO_OP_LATE = 2,    /* its time is over: not begun again */
+	AIO_OP_EXCUSED = 4, /* it got the time that the loop was stopped */
 };
 
 struct aio_call {

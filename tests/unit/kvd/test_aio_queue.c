@@ -429,6 +429,32 @@ static void test_late_in_the_kernel_is_said_once(void **state)
 	finish(aio);
 }
 
+/* A loop that comes long after a deadline was stopped: so long is waited once more, and only once.
+ */
+static void test_who_was_stopped_is_excused(void **state)
+{
+	struct aio *aio = start(1);
+	uint64_t away_ns = UNITS_NS_PER_S / 2;
+
+	cancels = false;
+	for (uint32_t i = 0; i < 2; i++) {
+		prepare(i, false, i * 1000, 10)->op.timeout_ns = UNITS_NS_PER_S;
+		aio_submit(aio, &tasks[i].op);
+	}
+	(void)aio_turn(aio, NOW);
+	assert_int_equal(begun_count, 1);
+	uint64_t back_ns = aio_deadline_ns(aio) + away_ns;
+	assert_int_equal(aio_turn(aio, back_ns), 0);
+	assert_in_range(aio_deadline_ns(aio), back_ns + away_ns / 2, back_ns + away_ns);
+	/* Stopped again: one is late in the kernel, the other was never begun. */
+	assert_int_equal(aio_turn(aio, back_ns + 10 * away_ns), 2);
+	assert_int_equal(tasks[0].late, 1);
+	assert_done(1, -ETIMEDOUT);
+	answer_all();
+	finish(aio);
+	assert_done(0, 0);
+}
+
 static void test_a_late_neighbour_harms_nobody(void **state)
 {
 	struct aio *aio = start(1);
@@ -439,7 +465,7 @@ static void test_a_late_neighbour_harms_nobody(void **state)
 	}
 	(void)aio_turn(aio, NOW);
 	assert_int_equal(begun_count, 1);
-	assert_int_equal(aio_turn(aio, UINT64_MAX - 1), 1);
+	assert_int_equal(aio_turn(aio, aio_deadline_ns(aio)), 1);
 	assert_int_equal(tasks[1].late, 1);
 	for (int i = 0; i < 4; i++) {
 		(void)aio_turn(aio, NOW);
@@ -668,9 +694,11 @@ static void disk_run(uint64_t first_seed, uint32_t depth)
 		if (below(3) == 0)
 			continue;
 		flush_result = below(50) ? 0 : -EAGAIN;
-		/* Now and then an hour has passed. */
-		if (below(200) == 0)
+		/* Now and then hours have passed, for which everybody is excused once. */
+		for (uint32_t i = below(200) ? 0 : 2; i > 0; i--) {
 			disk_now_ns += 7200 * UNITS_NS_PER_S;
+			(void)aio_turn(aio, disk_now_ns);
+		}
 		(void)aio_turn(aio, disk_now_ns);
 		assert_true(under_way_count <= depth);
 		for (uint32_t i = below(4); i && !list_empty(&under_way); i--)
@@ -715,5 +743,6 @@ TEST_MAIN(aio_queue, cmocka_unit_test(test_reads_before_writes_each_in_order),
 	  cmocka_unit_test(test_what_was_not_flushed_is_tried_again),
 	  cmocka_unit_test(test_late_while_waiting_is_over_at_once),
 	  cmocka_unit_test(test_late_in_the_kernel_is_said_once),
+	  cmocka_unit_test(test_who_was_stopped_is_excused),
 	  cmocka_unit_test(test_a_late_neighbour_harms_nobody),
 	  cmocka_unit_test(test_done_may_submit), cmocka_unit_test(test_a_disk_that_does_its_worst))
