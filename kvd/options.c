@@ -103,6 +103,10 @@ const struct option_row options_table[] = {
 	 "Nobody waits longer than this for a file, which is then degraded until it answers "
 	 "again. Default: 10s.",
 	 AT(file_timeout_ns), .min = UNITS_NS_PER_MS, .max = 3600 * UNITS_NS_PER_S},
+	{"file-retry", OPTIONS_TIME, "TIME", "Tiers",
+	 "For tests: a degraded file is tried again after this, and then after ever longer. "
+	 "Default: 30s.",
+	 AT(file_retry_ns), .min = UNITS_NS_PER_MS, .max = 3600 * UNITS_NS_PER_S},
 	{"file-throttle", OPTIONS_BYTES, "BYTES", "Tiers",
 	 "For tests: make each file no faster than this many bytes a second. Default: no limit.",
 	 AT(file_throttle), .min = 1024, .max = 1ull << 50},
@@ -178,6 +182,7 @@ void options_init(struct options *o)
 		.aio = "auto",
 		.file_store = "likely",
 		.file_timeout_ns = 10 * UNITS_NS_PER_S,
+		.file_retry_ns = 30 * UNITS_NS_PER_S,
 		.device_grace_ns = 100 * UNITS_NS_PER_MS,
 		.device_timeout_ns = 10 * UNITS_NS_PER_S,
 		.sessions_max = 64,

@@ -47,6 +47,7 @@ struct options {
 	uint64_t dram_bytes; /* UINT64_MAX: not given */
 	char aio[16];
 	uint64_t file_timeout_ns;
+	uint64_t file_retry_ns;
 	uint64_t file_throttle;
 	char file_store[16];
 	uint64_t pages_max;
