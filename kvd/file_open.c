@@ -62,6 +62,17 @@ static int file_open_failed(const struct file_opening *o, const char *what)
 		return file_open_say(o, r, "is a symbolic link: give the path of the file itself");
 	if (r == -ENOENT && o->bytes == 0)
 		return file_open_say(o, r, "there is none: say how large it shall be");
+	if (r == -ENOENT)
+		return file_open_say(o, r, "there is no such directory: make it");
+	if (r == -EISDIR)
+		return file_open_say(o, r, "is a directory: give the path of a file in it");
+	if (r == -EROFS)
+		return file_open_say(o, r, "its file system is read-only: give another path");
+	if (r == -EACCES)
+		return file_open_say(o, r,
+				     "cannot be opened by uid %u: give it to that user, who must "
+				     "be let into the directory, too",
+				     geteuid());
 	return file_open_say(o, r, "%s: %s", what, strerror(-r));
 }
 
@@ -76,9 +87,11 @@ static int file_open_buffered(struct file_opening *o)
 	if (o->f->journal_fd < 0 || fstat(o->f->journal_fd, st) < 0)
 		return file_open_failed(o, "cannot be opened");
 	if (!S_ISREG(st->st_mode))
-		return file_open_say(o, -EINVAL, "is no regular file");
+		return file_open_say(o, -EINVAL, "is no regular file: give another path");
 	if (st->st_uid != geteuid())
-		return file_open_say(o, -EPERM, "belongs to another user");
+		return file_open_say(o, -EPERM,
+				     "belongs to uid %u: give it to uid %u, or remove it",
+				     st->st_uid, geteuid());
 	if (st->st_mode & 077)
 		return file_open_say(o, -EPERM, "others may open it: chmod 600, or remove it");
 	return 0;
@@ -113,6 +126,8 @@ static int file_open_lock(struct file_opening *o)
 	if (errno != EWOULDBLOCK)
 		return file_open_failed(o, "cannot be locked");
 	int owner = file_open_owner(&o->st);
+	if (owner == getpid())
+		return file_open_say(o, -EBUSY, "is given twice, by two names: leave one out");
 	if (owner == 0)
 		return file_open_say(o, -EBUSY, "is locked by another kvd");
 	return file_open_say(o, -EBUSY, "is locked by another kvd (pid %d)", owner);
