@@ -4,6 +4,8 @@
  *
  *   | superblock, 4 KiB, twice | journal, two halves | segments of segment_bytes ...             |
  *
+ * Between the first two a block means nothing: it is written to see whether the disk can be.
+ *
  * A slot is a header of FILE_HEADER_BYTES and the parts of a block; what the core calls the offset
  * of a slot counts from the first segment.
  */
@@ -16,6 +18,7 @@
 #include <stdint.h>
 
 #define FILE_HEADER_BYTES 4096u
+#define FILE_PROBE_OFFSET 8192u
 #define FILE_BYTES_MIN (256ull << 20)
 #define FILE_SEGMENT_BYTES (64ull << 20)
 

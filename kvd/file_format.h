@@ -5,6 +5,7 @@
  *
  *   0        superblock         4 KiB
  *   4 KiB    the same again     4 KiB
+ *   8 KiB    means nothing      4 KiB: probes write it
  *   1 MiB    journal, half 0    journal_bytes / 2
  *            journal, half 1    journal_bytes / 2
  *   data_offset                 segment_count segments of segment_bytes

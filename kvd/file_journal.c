@@ -6,7 +6,7 @@
  * job is under way at most, so bytes reach the file in the order in which they were put, and a
  * crash leaves a beginning of them. The job also syncs, at most once a second: the last second may
  * be lost. That makes what is found older and never wrong (file_recover.c), so nothing waits for
- * it.
+ * it. The lane is the file's own, as a disk that hangs keeps it.
  *
  * A checkpoint begins the other half anew. It walks the core a slice per turn, and what happens
  * meanwhile is appended behind what was walked: the last record of a slot is always the truth. END
@@ -21,7 +21,7 @@
  * them again, as it asks the core; it is made for that when the worker is back, or a while after.
  * A live set that does not fit a half is said once.
  *
- * The loop's thread; `write` belongs to a worker while `busy`.
+ * The loop's thread; `write` belongs to the lane while `busy`, `last` from file_journal_close() on.
  */
 #include "kvd/file_journal.h"
 #include "base/assert.h"
@@ -40,7 +40,7 @@
 #define JOURNAL_BUFFER_BYTES (4u << 20)
 #define JOURNAL_WRITE_BYTES (1u << 20) /* so many do not wait for the timer */
 #define JOURNAL_SYNC_NS UNITS_NS_PER_S
-#define JOURNAL_RETRY_NS (10 * UNITS_NS_PER_S)
+#define JOURNAL_STOPPED_NS (100 * UNITS_NS_PER_MS)
 #define JOURNAL_SLICE_NODES 256u
 /* Free in the buffer before a slice: all its records and their formats, and as much again. */
 #define JOURNAL_SLICE_BYTES (JOURNAL_BUFFER_BYTES / 2)
@@ -67,10 +67,7 @@ struct journal_write {
 };
 
 struct file_journal {
-	const struct file *file;
-	struct core *core;
-	struct work *work;
-	uint32_t area;
+	struct file_journal_config config;
 
 	/* the half that is written */
 	uint32_t half;
@@ -89,7 +86,11 @@ struct file_journal {
 
 	struct journal_buffer fill;
 	struct journal_write write;
+	struct journal_write last;
 	bool busy;
+	bool late;	  /* it is busy for too long */
+	bool excused;	  /* and so was the loop, once */
+	uint64_t late_ns; /* when it will be */
 	bool unsynced;
 	bool missing; /* records that the worker had no time for were lost */
 	uint64_t lost;
@@ -103,7 +104,7 @@ struct file_journal {
 
 static uint64_t file_journal_half_bytes(const struct file_journal *j)
 {
-	return j->file->journal_bytes / 2;
+	return j->config.file->journal_bytes / 2;
 }
 
 /* --- writing ---------------------------------------------------------------------------------- */
@@ -123,7 +124,7 @@ static int file_journal_pwrite(int fd, const uint8_t *data, size_t bytes, uint64
 	return 0;
 }
 
-/* On a worker. */
+/* On the lane. */
 static void file_journal_write(struct journal_write *w)
 {
 	const struct journal_buffer *b = &w->buffer;
@@ -152,7 +153,7 @@ static void file_journal_break(struct file_journal *j)
 	j->fill.bytes = 0;
 	j->fill.end = false;
 	j->filled_ns = 0;
-	j->retry_ns = j->now_ns + JOURNAL_RETRY_NS;
+	j->retry_ns = j->now_ns + j->config.retry_ns;
 }
 
 static void file_journal_written(struct file_journal *j)
@@ -160,16 +161,20 @@ static void file_journal_written(struct file_journal *j)
 	const struct journal_write *w = &j->write;
 	bool current = w->buffer.generation == j->generation;
 
-	j->busy = false;
+	j->busy = j->late = false;
 	if (w->result < 0) {
+		/* The next one syncs. */
+		j->unsynced = false;
 		j->failed = w->result;
 		if (current)
 			file_journal_break(j);
 		return;
 	}
 	j->unsynced = !w->sync;
-	if (w->sync)
+	if (w->sync) {
 		j->synced_ns = j->now_ns;
+		j->failed = 0;
+	}
 	if (w->buffer.end && current) {
 		j->complete = true;
 		j->room = file_journal_half_bytes(j) - j->bytes;
@@ -183,6 +188,11 @@ static void file_journal_done(struct work_job *job)
 	file_journal_written(CONTAINER_OF(w, struct file_journal, write));
 }
 
+/* All that comes of it is in the file. */
+static void file_journal_last_done(struct work_job *job)
+{
+}
+
 /* Makes the full buffer the one to be written, and the other one the next to be filled. */
 static void file_journal_swap(struct file_journal *j)
 {
@@ -194,7 +204,7 @@ static void file_journal_swap(struct file_journal *j)
 		.generation = full.generation,
 	};
 	j->write.buffer = full;
-	j->write.sync = full.end || j->now_ns - j->synced_ns >= JOURNAL_SYNC_NS;
+	j->write.sync = full.end || j->failed || j->now_ns - j->synced_ns >= JOURNAL_SYNC_NS;
 	j->filled_ns = 0;
 }
 
@@ -203,7 +213,9 @@ static void file_journal_submit(struct file_journal *j)
 	ASSERT(!j->busy);
 	file_journal_swap(j);
 	j->busy = true;
-	work_submit(j->work, &j->write.job);
+	j->excused = false;
+	j->late_ns = j->config.timeout_ns ? j->now_ns + j->config.timeout_ns : UINT64_MAX;
+	work_submit_lane(j->config.work, j->config.lane, &j->write.job);
 }
 
 /* --- records ---------------------------------------------------------------------------------- */
@@ -250,7 +262,7 @@ static bool file_journal_format(struct file_journal *j, uint32_t format)
 	void *out = file_journal_room(j, FILE_FORMAT_BYTES_MAX);
 	if (!out)
 		return false;
-	core_format_wire(j->core, format, space, &wire, description);
+	core_format_wire(j->config.core, format, space, &wire, description);
 	file_journal_append(j, file_record_format(out, format, space, &wire, description));
 	j->formats[format / 8] |= (uint8_t)(1u << format % 8);
 	return true;
@@ -261,7 +273,7 @@ void file_journal_add(struct file_journal *j, const struct core_record *record)
 	void *out = NULL;
 	uint32_t bytes = sizeof(struct file_drop);
 
-	ASSERT(record->slot.area == j->area);
+	ASSERT(record->slot.area == j->config.area);
 	if (record->put)
 		bytes = file_record_put_bytes(record->token_count, record->extra_count);
 	if (!record->put || file_journal_format(j, record->format))
@@ -281,17 +293,17 @@ static void file_journal_begin(struct file_journal *j, uint32_t half)
 	ASSERT(j->fill.bytes == 0);
 	j->half = half;
 	j->generation++;
-	j->seed = file_record_seed(j->file->uuid, j->generation);
+	j->seed = file_record_seed(j->config.file->uuid, j->generation);
 	j->sequence = 1;
 	j->bytes = sizeof(struct file_half);
 	j->cursor = 0;
 	j->walking = true;
 	j->complete = j->broken = j->too_small = j->missing = false;
 	memset(j->formats, 0, sizeof(j->formats));
-	file_record_half((struct file_half *)j->fill.data, j->file->uuid, j->generation);
+	file_record_half((struct file_half *)j->fill.data, j->config.file->uuid, j->generation);
 	j->fill.bytes = sizeof(struct file_half);
 	j->fill.generation = j->generation;
-	j->fill.offset = j->file->journal_offset + half * file_journal_half_bytes(j);
+	j->fill.offset = j->config.file->journal_offset + half * file_journal_half_bytes(j);
 	if (!j->busy)
 		file_journal_submit(j);
 	CRASH_POINT(checkpoint_begun);
@@ -309,7 +321,7 @@ static void file_journal_end(struct file_journal *j)
 	log_warn("file",
 		 "%s: the journal is too small for so many small blocks: some will not be found "
 		 "after a restart",
-		 j->file->path);
+		 j->config.file->path);
 }
 
 static void file_journal_walked(void *ctx, const struct core_record *record)
@@ -324,7 +336,7 @@ static bool file_journal_can_walk(const struct file_journal *j)
 
 static void file_journal_walk(struct file_journal *j)
 {
-	bool more = core_records(j->core, j->area, &j->cursor, JOURNAL_SLICE_NODES,
+	bool more = core_records(j->config.core, j->config.area, &j->cursor, JOURNAL_SLICE_NODES,
 				 file_journal_walked, j);
 
 	if (more && !j->too_small)
@@ -355,9 +367,23 @@ static bool file_journal_must_write(const struct file_journal *j)
 	       j->now_ns - j->filled_ns >= FILE_JOURNAL_FLUSH_NS;
 }
 
+/* Who was stopped himself, and so looks long after it was due, looks once more. */
+static void file_journal_clock(struct file_journal *j)
+{
+	if (!j->busy || j->late || j->now_ns < j->late_ns)
+		return;
+	uint64_t over_ns = j->now_ns - j->late_ns;
+	if (over_ns > JOURNAL_STOPPED_NS && !j->excused)
+		j->late_ns = j->now_ns + BITS_MIN(over_ns, j->config.timeout_ns);
+	else
+		j->late = true;
+	j->excused = true;
+}
+
 void file_journal_turn(struct file_journal *j, uint64_t now_ns)
 {
 	j->now_ns = now_ns;
+	file_journal_clock(j);
 	if (j->broken && !j->busy && now_ns >= j->retry_ns)
 		file_journal_begin(j, j->complete ? j->half ^ 1 : j->half);
 	if (file_journal_due(j)) {
@@ -365,7 +391,7 @@ void file_journal_turn(struct file_journal *j, uint64_t now_ns)
 		if (j->fill.bytes && !j->busy)
 			file_journal_submit(j);
 		if (j->fill.bytes == 0) {
-			j->retry_ns = now_ns + JOURNAL_RETRY_NS;
+			j->retry_ns = now_ns + j->config.retry_ns;
 			file_journal_begin(j, j->half ^ 1);
 		}
 	}
@@ -385,7 +411,7 @@ uint64_t file_journal_deadline_ns(const struct file_journal *j)
 	if (file_journal_can_walk(j))
 		return 0;
 	if (j->busy)
-		return UINT64_MAX;
+		return j->late ? UINT64_MAX : j->late_ns;
 	if (file_journal_due(j) || (j->fill.bytes && j->filled_ns == 0))
 		return 0;
 	if (j->broken || (j->missing && j->complete))
@@ -397,12 +423,9 @@ uint64_t file_journal_deadline_ns(const struct file_journal *j)
 	return at;
 }
 
-int file_journal_failed(struct file_journal *j)
+int file_journal_state(const struct file_journal *j)
 {
-	int r = j->failed;
-
-	j->failed = 0;
-	return r;
+	return j->late ? -ETIMEDOUT : j->failed;
 }
 
 uint64_t file_journal_lost(const struct file_journal *j)
@@ -412,32 +435,33 @@ uint64_t file_journal_lost(const struct file_journal *j)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
-int file_journal_new(struct file_journal **out, const struct file *f, uint32_t area,
-		     struct core *core, struct work *work, struct file_found *found, char *error,
-		     size_t size)
+int file_journal_new(struct file_journal **out, const struct file_journal_config *config,
+		     struct file_found *found, char *error, size_t size)
 {
 	struct file_recovered recovered = {0};
 	struct file_journal *j = calloc(1, sizeof(*j));
+	const struct file *f = config->file;
 	int r = j ? 0 : -ENOMEM;
 
 	*found = (struct file_found){0};
 	if (r == 0) {
 		*j = (struct file_journal){
-			.file = f,
-			.core = core,
-			.work = work,
-			.area = area,
+			.config = *config,
 			.fill.data = malloc(JOURNAL_BUFFER_BYTES),
 			.write = {.job = {.run = file_journal_run, .done = file_journal_done},
 				  .file = f,
 				  .buffer.data = malloc(JOURNAL_BUFFER_BYTES)},
+			.last = {.job = {.run = file_journal_run, .done = file_journal_last_done},
+				 .file = f,
+				 .sync = true},
 		};
 		list_init(&j->write.job.link);
+		list_init(&j->last.job.link);
 		if (!j->fill.data || !j->write.buffer.data)
 			r = -ENOMEM;
 	}
 	if (r == 0 && !f->fresh)
-		r = file_recover(f, area, core, found, &recovered);
+		r = file_recover(f, config->area, config->core, found, &recovered);
 	if (r < 0) {
 		snprintf(error, size, "file %s: its journal: %s", f->path, strerror(-r));
 		file_journal_free(j);
@@ -450,22 +474,24 @@ int file_journal_new(struct file_journal **out, const struct file *f, uint32_t a
 	return 0;
 }
 
+void file_journal_close(struct file_journal *j)
+{
+	if (!j || !(j->fill.bytes || j->unsynced || j->busy))
+		return;
+	j->last.buffer = j->fill;
+	work_submit_lane(j->config.work, j->config.lane, &j->last.job);
+}
+
 void file_journal_free(struct file_journal *j)
 {
 	if (!j)
 		return;
-	/* Nobody took it when the workers had stopped: it has run. */
+	/* Nobody took them when the lane had ended: they have run. */
 	list_remove(&j->write.job.link);
-	if (j->busy)
-		file_journal_written(j);
-	if (j->fill.bytes || j->unsynced) {
-		file_journal_swap(j);
-		j->write.sync = true;
-		file_journal_write(&j->write);
-	}
+	list_remove(&j->last.job.link);
 	if (j->lost)
-		log_info("file", "%s: %llu records of the journal were not written", j->file->path,
-			 (unsigned long long)j->lost);
+		log_info("file", "%s: %llu records of the journal were not written",
+			 j->config.file->path, (unsigned long long)j->lost);
 	free(j->fill.data);
 	free(j->write.buffer.data);
 	free(j);

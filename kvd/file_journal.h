@@ -27,15 +27,27 @@ struct file_found {
 	bool torn; /* the end was not complete, as after a crash */
 };
 
+/* What is pointed to outlives the journal. */
+struct file_journal_config {
+	const struct file *file;
+	uint32_t area; /* the file's number */
+	struct core *core;
+	struct work *work;
+	uint32_t lane;	     /* of the work, for this file alone: the disk may hang */
+	uint64_t timeout_ns; /* of a write; 0: it may take its time */
+	uint64_t retry_ns;   /* after a write that failed */
+};
+
 /*
  * Reads what is there and gives it to the core, formats first, then blocks, parents first; then
- * begins a checkpoint. `area` is the file's number. 0 or -errno with words in error[size]; what is
- * broken in the journal is no error: it is as far as it can be read.
+ * begins a checkpoint. 0 or -errno with words in error[size]; what is broken in the journal is no
+ * error: it is as far as it can be read.
  */
-int file_journal_new(struct file_journal **out, const struct file *f, uint32_t area,
-		     struct core *core, struct work *work, struct file_found *found, char *error,
-		     size_t size);
-/* After the workers have stopped. Writes what is left, if it can. NULL is fine. */
+int file_journal_new(struct file_journal **out, const struct file_journal_config *config,
+		     struct file_found *found, char *error, size_t size);
+/* Has the lane write what is left, if it can: the lane is to be stopped then. NULL is fine. */
+void file_journal_close(struct file_journal *j);
+/* After the lane has ended. NULL is fine. */
 void file_journal_free(struct file_journal *j);
 
 /* Takes a record of this area. */
@@ -44,8 +56,8 @@ void file_journal_add(struct file_journal *j, const struct core_record *record);
 void file_journal_turn(struct file_journal *j, uint64_t now_ns);
 /* When it must be called next; UINT64_MAX: no need. */
 uint64_t file_journal_deadline_ns(const struct file_journal *j);
-/* A write failed, since this was last asked: -errno, or 0. */
-int file_journal_failed(struct file_journal *j);
+/* 0, or -errno: the newest write failed, or -ETIMEDOUT: it takes too long. */
+int file_journal_state(const struct file_journal *j);
 /* Records that were not written: their blocks are not found after a restart. */
 uint64_t file_journal_lost(const struct file_journal *j);
 

@@ -112,6 +112,7 @@ static void mover_free_transfer(struct mover_transfer *t)
 	if (t->what.slot.tier == CORE_TIER_DRAM && t->result < 0 && t->result != -EBADMSG)
 		m->dram_errors++;
 	m->late_count -= t->late && !t->late_told;
+	m->hopeless -= t->late_told;
 	m->pending--;
 	t->taken = false;
 }
@@ -155,6 +156,7 @@ static uint32_t mover_tell_late(struct mover *m, uint64_t now_ns)
 			continue;
 		t->late_told = true;
 		m->late_count--;
+		m->hopeless++;
 		m->config.events->late(m->config.ctx, i);
 		told++;
 	}
@@ -199,6 +201,8 @@ uint64_t mover_deadline_ns(const struct mover *m)
 		if (m->table[i].timed)
 			at_ns = BITS_MIN(at_ns, m->table[i].late_ns);
 	for (uint32_t i = 0; i < m->config.file_count; i++) {
+		if (m->areas[i].down != m->areas[i].down_told)
+			return 0;
 		at_ns = BITS_MIN(at_ns, mover_file_deadline_ns(&m->areas[i]));
 		at_ns = BITS_MIN(at_ns, mover_area_deadline_ns(&m->areas[i]));
 	}
@@ -214,6 +218,15 @@ uint32_t mover_pending(const struct mover *m)
 	return n;
 }
 
+uint32_t mover_awaited(const struct mover *m)
+{
+	uint32_t n = mover_pending(m) - m->hopeless;
+
+	for (uint32_t i = 0; i < m->config.file_count; i++)
+		n -= m->areas[i].probe_late;
+	return n;
+}
+
 void mover_close(struct mover *m)
 {
 	m->closed = true;
@@ -225,10 +238,10 @@ void mover_mute(struct mover *m)
 	m->muted = true;
 }
 
-void mover_file_failed(struct mover *m, uint32_t area, int error)
+void mover_file_journal(struct mover *m, uint32_t area, int state)
 {
 	ASSERT(area < m->config.file_count);
-	mover_area_result(&m->areas[area], true, error);
+	mover_area_journal(&m->areas[area], state);
 }
 
 /* --- figures ------------------------------------------------------------------------------------
@@ -242,7 +255,7 @@ static void mover_stat_file(const struct mover *m, struct kvd_area_stat *s)
 
 	s->state = a->down ? KVD_AREA_DEGRADED : KVD_AREA_OK;
 	s->errors = a->errors;
-	snprintf(s->engine, sizeof(s->engine), "%s", aio_name(m->config.aio));
+	snprintf(s->engine, sizeof(s->engine), "%s", aio_name(m->config.aios[s->area]));
 	snprintf(s->path, sizeof(s->path), "%s", path + (bytes > room ? bytes - room : 0));
 }
 

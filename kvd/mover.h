@@ -25,7 +25,7 @@ struct mover_events {
 struct mover_config {
 	struct devmem *devmem;
 	struct work *work;
-	struct aio *aio; /* NULL: there are no files */
+	struct aio *const *aios; /* one for each file: one that hangs holds up no other */
 	const struct file *files;
 	uint32_t file_count;
 	void *dram; /* the DRAM tier's memory; NULL: there is none */
@@ -65,12 +65,14 @@ uint32_t mover_turn(struct mover *m, uint64_t now_ns);
 uint64_t mover_deadline_ns(const struct mover *m);
 /* Transfers of which the core has not heard the end, and probes of files. */
 uint32_t mover_pending(const struct mover *m);
+/* Of those, how many may end soon: a stop does not wait for what is late. */
+uint32_t mover_awaited(const struct mover *m);
 /* What is started from now on stays undone: what has begun is to end, and no more. */
 void mover_close(struct mover *m);
 /* And from now on the core is told nothing: it is about to go. */
 void mover_mute(struct mover *m);
-/* Something beside a transfer failed on a file: its journal. */
-void mover_file_failed(struct mover *m, uint32_t area, int error);
+/* How the journal of a file does: 0, or -errno. In each turn; cheap. */
+void mover_file_journal(struct mover *m, uint32_t area, int state);
 /* Completes what the core has filled: state, errors, engine, path. */
 void mover_stat(const struct mover *m, struct kvd_area_stat *areas, uint32_t count);
 

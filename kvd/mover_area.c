@@ -2,11 +2,15 @@
 /*
  * How a file does. It is degraded (the core keeps what it holds, and neither reads nor writes it)
  * when an operation takes longer than --file-timeout, when a write says that the disk is full or
- * broken, or when three operations in a row fail. It is then probed by reading its superblock,
- * after a while and then after ever longer ones, and is back when a probe succeeds. A file that can
- * be read but not written would come and go: the while only shrinks again when what failed works.
+ * broken, when three operations in a row fail, or when its journal cannot be written. It is then
+ * probed, after a while and then after ever longer ones, by what has failed: by reading its
+ * superblock, or by writing a block that means nothing. It is back when a probe succeeds.
  *
- * One log line when it goes, one when it comes back; the rest is counted.
+ * Nobody probes while something late is still under way, or the journal fails, which tries by
+ * itself: a disk that hangs would only get more to hang on, and memory that it keeps is bounded so.
+ *
+ * One log line when it goes, one when it comes back; the rest is counted. What comes and goes does
+ * so ever less often: the while is only short again when the file was well for as long as it is.
  */
 #include "base/bits.h"
 #include "base/log.h"
@@ -36,7 +40,10 @@ int mover_area_init(struct mover *m, uint32_t number)
 	list_init(&a->writes);
 	a->wait_ns = mover_area_wait(a);
 	a->probe_buffer = aligned_alloc(FILE_HEADER_BYTES, FILE_HEADER_BYTES);
-	return a->probe_buffer ? 0 : -ENOMEM;
+	if (!a->probe_buffer)
+		return -ENOMEM;
+	memset(a->probe_buffer, 0, FILE_HEADER_BYTES);
+	return 0;
 }
 
 void mover_area_fini(struct mover_area *a)
@@ -46,13 +53,17 @@ void mover_area_fini(struct mover_area *a)
 
 static void mover_area_down(struct mover_area *a, bool write, const char *what, const char *why)
 {
+	uint64_t now_ns = units_now_ns();
+
+	a->probe_writes = write || (a->down && a->probe_writes);
 	if (a->down)
 		return;
-	log_warn("mover", "file %s: %s%s; degraded, it is tried again in %llu s", a->file->path,
-		 what, why, (unsigned long long)(a->wait_ns / UNITS_NS_PER_S));
+	if (now_ns - a->up_ns >= a->wait_ns)
+		a->wait_ns = mover_area_wait(a);
+	log_warn("mover", "file %s: %s%s; degraded, it is tried again in %.1f s", a->file->path,
+		 what, why, (double)a->wait_ns / (double)UNITS_NS_PER_S);
 	a->down = true;
-	a->down_by_write = write;
-	a->probe_at_ns = units_now_ns() + a->wait_ns;
+	a->probe_at_ns = now_ns + a->wait_ns;
 	a->wait_ns = BITS_MIN(2 * a->wait_ns, MOVER_AREA_WAIT_FACTOR * mover_area_wait(a));
 }
 
@@ -62,12 +73,18 @@ static bool mover_area_is_full(int result)
 	return result == -ENOSPC || result == -EDQUOT || result == -EIO || result == -EROFS;
 }
 
+static void mover_area_no_answer(struct mover_area *a, bool write)
+{
+	a->errors++;
+	mover_area_down(a, write, "it does not answer within --file-timeout", "");
+}
+
 void mover_area_result(struct mover_area *a, bool write, int result)
 {
 	if (a->mover->muted)
 		return;
 	if (result == -ETIMEDOUT) {
-		mover_area_late(a);
+		mover_area_no_answer(a, write);
 	} else if (result < 0) {
 		a->errors++;
 		a->errors_in_row++;
@@ -76,24 +93,47 @@ void mover_area_result(struct mover_area *a, bool write, int result)
 					write ? "writing: " : "reading: ", strerror(-result));
 	} else {
 		a->errors_in_row = 0;
-		if (!a->down && (write || !a->down_by_write))
-			a->wait_ns = mover_area_wait(a);
 	}
 }
 
-void mover_area_late(struct mover_area *a)
+void mover_area_late(struct mover_area *a, bool write)
 {
-	if (a->mover->muted)
+	a->late_count++;
+	if (!a->mover->muted)
+		mover_area_no_answer(a, write);
+}
+
+void mover_area_late_done(struct mover_area *a)
+{
+	a->late_count--;
+}
+
+void mover_area_journal(struct mover_area *a, int state)
+{
+	if (a->mover->muted || state == a->journal)
 		return;
-	a->errors++;
-	mover_area_down(a, false, "it does not answer within --file-timeout", "");
+	a->journal = state;
+	if (state == -ETIMEDOUT) {
+		mover_area_no_answer(a, true);
+	} else if (state < 0) {
+		a->errors++;
+		mover_area_down(a, true, "writing its journal: ", strerror(-state));
+	}
+}
+
+/* --- probes -------------------------------------------------------------------------------------
+ */
+
+static void mover_area_probe_late(struct aio_op *op)
+{
+	CONTAINER_OF(op, struct mover_area, probe)->probe_late = true;
 }
 
 static void mover_area_probed(struct aio_op *op, int result)
 {
 	struct mover_area *a = CONTAINER_OF(op, struct mover_area, probe);
 
-	a->probing = false;
+	a->probing = a->probe_late = false;
 	if (a->mover->muted)
 		return;
 	if (result < 0) {
@@ -104,6 +144,7 @@ static void mover_area_probed(struct aio_op *op, int result)
 	}
 	log_info("mover", "file %s: answers again", a->file->path);
 	a->down = false;
+	a->up_ns = units_now_ns();
 	a->errors_in_row = 0;
 }
 
@@ -114,16 +155,21 @@ void mover_area_turn(struct mover_area *a, uint64_t now_ns)
 	a->probing = true;
 	a->probe = (struct aio_op){
 		.fd = a->file->fd,
+		.write = a->probe_writes,
+		.offset = a->probe_writes ? FILE_PROBE_OFFSET : 0,
 		.vecs = {{a->probe_buffer, FILE_HEADER_BYTES}},
 		.vec_count = 1,
 		.timeout_ns = a->mover->config.file_timeout_ns,
 		.done = mover_area_probed,
+		.late = mover_area_probe_late,
 	};
 	list_init(&a->probe.link);
-	aio_submit(a->mover->config.aio, &a->probe);
+	aio_submit(a->mover->config.aios[a - a->mover->areas], &a->probe);
 }
 
 uint64_t mover_area_deadline_ns(const struct mover_area *a)
 {
-	return a->down && !a->probing ? a->probe_at_ns : UINT64_MAX;
+	if (!a->down || a->probing || a->late_count || a->journal)
+		return UINT64_MAX;
+	return a->probe_at_ns;
 }

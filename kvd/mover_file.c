@@ -29,8 +29,11 @@ static void mover_file_done(struct aio_op *op, int result)
 	struct mover_transfer *t = CONTAINER_OF(op, struct mover_transfer, op);
 
 	/* Of what was late the area has heard. */
-	if (!t->late)
+	if (t->file_late)
+		mover_area_late_done(mover_file_area(t));
+	else
 		mover_area_result(mover_file_area(t), op->write, result);
+	t->file_late = false;
 	if (op->write)
 		CRASH_POINT(slot_written);
 	mover_next(t, result);
@@ -40,7 +43,10 @@ static void mover_file_late(struct aio_op *op)
 {
 	struct mover_transfer *t = CONTAINER_OF(op, struct mover_transfer, op);
 
-	mover_area_late(mover_file_area(t));
+	if (t->file_late)
+		return;
+	t->file_late = true;
+	mover_area_late(mover_file_area(t), op->write);
 	mover_late(t);
 }
 
@@ -88,7 +94,7 @@ static void mover_file_submit(struct mover_transfer *t, uint64_t now_ns)
 					(double)c->throttle_bytes_per_s);
 	if (write)
 		CRASH_POINT(slot_filled);
-	aio_submit(c->aio, &t->op);
+	aio_submit(c->aios[mover_file_slot(t)->area], &t->op);
 }
 
 static struct list_link *mover_file_first(struct mover_area *a)

@@ -41,6 +41,7 @@ struct mover_transfer {
 	bool timed;	/* its step may take until late_ns; aio's clock is aio's */
 	bool late;	/* somebody has waited too long */
 	bool late_told; /* and the core knows */
+	bool file_late; /* its operation on a file is */
 	uint64_t late_ns;
 	struct list_link stage_link;
 	uint64_t stage_at; /* of its staging memory */
@@ -76,12 +77,16 @@ struct mover_area {
 	uint64_t free_ns; /* when the next may begin */
 	uint64_t errors;
 	uint32_t errors_in_row;
+	uint32_t late_count; /* operations that are late and still under way */
+	int journal;	     /* state of it: 0 or -errno */
 	bool down;
 	bool down_told;
-	bool down_by_write;
-	uint64_t wait_ns; /* before the next probe, when it goes down again */
+	bool probe_writes; /* what failed was a write */
+	uint64_t up_ns;	   /* when it came back */
+	uint64_t wait_ns;  /* before the next probe, when it goes down again */
 	uint64_t probe_at_ns;
 	bool probing;
+	bool probe_late;
 	struct aio_op probe;
 	void *probe_buffer;
 };
@@ -107,6 +112,7 @@ struct mover {
 	uint32_t pending;
 	uint32_t timed_count;
 	uint32_t late_count; /* of which the core has not been told */
+	uint32_t hopeless;   /* late, and the core knows */
 	bool closed;
 	bool muted;
 	uint64_t dram_errors;
@@ -152,7 +158,10 @@ int mover_area_init(struct mover *m, uint32_t number);
 void mover_area_fini(struct mover_area *a);
 /* What an operation came to, and whether that is the end of the area for now. */
 void mover_area_result(struct mover_area *a, bool write, int result);
-void mover_area_late(struct mover_area *a);
+/* An operation is late and goes on; and it has come back after all. */
+void mover_area_late(struct mover_area *a, bool write);
+void mover_area_late_done(struct mover_area *a);
+void mover_area_journal(struct mover_area *a, int state);
 void mover_area_turn(struct mover_area *a, uint64_t now_ns);
 uint64_t mover_area_deadline_ns(const struct mover_area *a);
 

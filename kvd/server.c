@@ -61,7 +61,7 @@ static int server_init_core(struct server *s, const struct options *o, char *err
 	}
 	r = tenants_add(s->core, o, core_pool_bytes(&s->config), s->paths.state_dir, &s->entropy,
 			error, size);
-	return r < 0 ? r : tiers_recover(&s->tiers, s->core, &s->work, error, size);
+	return r < 0 ? r : tiers_recover(&s->tiers, s->core, error, size);
 }
 
 static int server_init_signals(struct server *s)
@@ -233,15 +233,16 @@ static void server_stop_work(struct server *s)
 		return;
 	work_stop_threads(&s->work);
 	/* It may look at devices, which the other lanes then close. */
-	s->hung = s->watch_lane >= 0 && work_lane_stop(&s->work, (uint32_t)s->watch_lane) < 0;
+	s->hung = s->watch_lane >= 0 && work_lanes_stop(&s->work, (uint32_t)s->watch_lane, 1) < 0;
 	if (!s->hung) {
 		devmem_stop(&s->devmem);
 		s->hung = work_stop(&s->work) < 0;
 	}
-	if (s->hung) {
+	if (s->hung && !s->tiers.stuck)
 		log_warn("stop", "a call to a GPU's driver does not end: its memory is left to it");
+	s->hung |= s->tiers.stuck;
+	if (s->hung)
 		return;
-	}
 	while (work_take(&s->work))
 		continue;
 	devmem_fini(&s->devmem);
@@ -262,7 +263,6 @@ void server_fini(struct server *s)
 	tiers_stop(&s->tiers);
 	server_stop_work(s);
 	tiers_fini(&s->tiers, s->hung);
-	s->hung |= s->tiers.stuck;
 	if (!s->hung)
 		pidwatch_free_all(s);
 	core_free(s->core);

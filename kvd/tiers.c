@@ -6,9 +6,12 @@
  * each file's journal gives the core what was there before, and only then does anybody connect.
  *
  * End: what has begun may end, and the core still hears of it, so that the journal has it; then the
- * core hears nothing more, and what is still under way is cancelled; when nobody works any more the
- * journals write their last records and the files are closed. A disk that does not answer is not
- * waited for: its memory is left to it.
+ * core hears nothing more, and what is still under way is cancelled; then the journals write their
+ * last records and the files are closed. A disk that does not answer is not waited for: its memory
+ * is left to it.
+ *
+ * Files are disks, and a disk may hang: nothing that waits for one is shared with another. Each has
+ * an aio and, for its journal, a lane of the workers.
  *
  * A private child has no files: they are one daemon's, and a child comes and goes with its engine.
  */
@@ -24,6 +27,7 @@
 
 #define TIERS_AIO_DEPTH 64u
 #define TIERS_DRAIN_NS (2 * UNITS_NS_PER_S)
+#define TIERS_JOURNAL_RETRY_NS (10 * UNITS_NS_PER_S)
 #define TIERS_DRAM_PER_POOL 8u /* more than so many pools is not taken without being asked for */
 
 /* --- what there will be -------------------------------------------------------------------------
@@ -97,26 +101,53 @@ static int tiers_open_files(struct tiers *t, const struct options *o, struct cor
 	return 0;
 }
 
-static int tiers_open_aio(struct tiers *t, const struct options *o, char *error, size_t size)
+static int tiers_open_aio(struct tiers *t, const struct options *o, uint32_t i, char *error,
+			  size_t size)
 {
 	enum aio_kind kind = AIO_AUTO;
-	int fds[KVD_AREAS_MAX];
 	char why[256] = "";
 
 	if (strcmp(o->aio, "io_uring") == 0)
 		kind = AIO_URING;
 	else if (strcmp(o->aio, "threads") == 0)
 		kind = AIO_THREADS;
-	int r = aio_new(&t->aio, kind, TIERS_AIO_DEPTH, why, sizeof(why));
+	int r = aio_new(&t->aios[i], kind, TIERS_AIO_DEPTH, why, sizeof(why));
 	if (r < 0) {
 		snprintf(error, size, "--aio %s: %s", o->aio, why[0] ? why : strerror(-r));
 		return r;
 	}
-	log_info("tiers", "file I/O by %s", why);
-	for (uint32_t i = 0; i < t->file_count; i++)
-		fds[i] = t->files[i].fd;
-	(void)aio_register(t->aio, fds, t->file_count);
+	if (i == 0)
+		log_info("tiers", "file I/O by %s", why);
+	(void)aio_register(t->aios[i], &t->files[i].fd, 1);
 	return 0;
+}
+
+static int tiers_open_lane(struct tiers *t, uint32_t i, char *error, size_t size)
+{
+	int r = work_lane_new(t->work);
+
+	if (r < 0) {
+		snprintf(error, size, "a thread for a file: %s", strerror(-r));
+		return r;
+	}
+	if (i == 0)
+		t->lane = (uint32_t)r;
+	return 0;
+}
+
+/* What each file has of its own. */
+static int tiers_open_io(struct tiers *t, const struct options *o, char *error, size_t size)
+{
+	int r = 0;
+
+	t->journal_timeout_ns = o->file_timeout_ns;
+	t->journal_retry_ns = BITS_MIN(TIERS_JOURNAL_RETRY_NS, o->file_retry_ns);
+	for (uint32_t i = 0; i < t->file_count && r == 0; i++) {
+		r = tiers_open_aio(t, o, i, error, size);
+		if (r == 0)
+			r = tiers_open_lane(t, i, error, size);
+	}
+	return r;
 }
 
 static void tiers_done(void *ctx, uint32_t id, int result)
@@ -147,12 +178,13 @@ static int tiers_open_mover(struct tiers *t, const struct options *o, struct dev
 		.done = tiers_done, .late = tiers_late, .area_down = tiers_area_down};
 	struct mover_config config = {.devmem = devmem,
 				      .work = work,
-				      .aio = t->aio,
+				      .aios = t->aios,
 				      .files = t->files,
 				      .file_count = t->file_count,
 				      .dram = t->dram.map,
 				      .dram_bytes = t->dram.bytes,
 				      .file_timeout_ns = o->file_timeout_ns,
+				      .file_retry_ns = o->file_retry_ns,
 				      .device_timeout_ns = o->device_timeout_ns,
 				      .throttle_bytes_per_s = o->file_throttle,
 				      .events = &events,
@@ -168,12 +200,13 @@ int tiers_open(struct tiers *t, const struct options *o, struct devmem *devmem, 
 	uint64_t dram_bytes = tiers_dram_bytes(o, gpu, config);
 	int r = 0;
 
+	t->work = work;
 	if (o->file_count && tiers_private(o))
 		log_warn("tiers", "--file is not for a private child: it keeps nothing");
 	else
 		r = tiers_open_files(t, o, config, error, size);
-	if (r == 0 && t->file_count)
-		r = tiers_open_aio(t, o, error, size);
+	if (r == 0)
+		r = tiers_open_io(t, o, error, size);
 	if (r == 0 && dram_bytes >= DRAM_SEGMENT_BYTES_MIN)
 		r = dram_init(&t->dram, dram_bytes, devmem, error, size);
 	tiers_config_dram(config, t->dram.bytes);
@@ -198,15 +231,29 @@ static void tiers_say_found(const struct tiers *t, uint32_t i, const struct file
 		 found->torn ? "; the journal's end was torn" : "");
 }
 
-int tiers_recover(struct tiers *t, struct core *core, struct work *work, char *error, size_t size)
+/* To sync a file that goes through the page cache takes as long as that has to write. */
+static struct file_journal_config tiers_journal(const struct tiers *t, uint32_t i)
+{
+	return (struct file_journal_config){
+		.file = &t->files[i],
+		.area = i,
+		.core = t->core,
+		.work = t->work,
+		.lane = t->lane + i,
+		.timeout_ns = t->files[i].buffered ? 0 : t->journal_timeout_ns,
+		.retry_ns = t->journal_retry_ns,
+	};
+}
+
+int tiers_recover(struct tiers *t, struct core *core, char *error, size_t size)
 {
 	int r = 0;
 
 	t->core = core;
 	for (uint32_t i = 0; i < t->file_count && r == 0; i++) {
+		struct file_journal_config config = tiers_journal(t, i);
 		struct file_found found = {0};
-		r = file_journal_new(&t->journals[i], &t->files[i], i, core, work, &found, error,
-				     size);
+		r = file_journal_new(&t->journals[i], &config, &found, error, size);
 		if (r == 0 && !t->files[i].fresh)
 			tiers_say_found(t, i, &found);
 	}
@@ -237,17 +284,11 @@ static void tiers_ready(struct loop_source *source, uint32_t events)
 
 int tiers_add_to_loop(struct tiers *t, struct loop *loop)
 {
-	if (!t->aio)
-		return 0;
-	return loop_add(loop, &t->ready, aio_fd(t->aio), EPOLLIN, tiers_ready);
-}
+	int r = 0;
 
-static void tiers_turn_journal(struct tiers *t, uint32_t i, uint64_t now_ns)
-{
-	file_journal_turn(t->journals[i], now_ns);
-	int r = file_journal_failed(t->journals[i]);
-	if (r < 0)
-		mover_file_failed(t->mover, i, r);
+	for (uint32_t i = 0; i < t->file_count && r == 0; i++)
+		r = loop_add(loop, &t->ready[i], aio_fd(t->aios[i]), EPOLLIN, tiers_ready);
+	return r;
 }
 
 uint32_t tiers_turn(struct tiers *t, uint64_t now_ns)
@@ -255,28 +296,31 @@ uint32_t tiers_turn(struct tiers *t, uint64_t now_ns)
 	if (!t->mover)
 		return 0;
 	t->now_ns = now_ns;
-	if (t->aio)
-		(void)aio_turn(t->aio, now_ns);
-	uint32_t told = mover_turn(t->mover, now_ns);
 	for (uint32_t i = 0; i < t->file_count; i++)
-		tiers_turn_journal(t, i, now_ns);
+		(void)aio_turn(t->aios[i], now_ns);
+	uint32_t told = mover_turn(t->mover, now_ns);
+	for (uint32_t i = 0; i < t->file_count; i++) {
+		file_journal_turn(t->journals[i], now_ns);
+		mover_file_journal(t->mover, i, file_journal_state(t->journals[i]));
+	}
 	return told;
 }
 
 void tiers_flush(struct tiers *t, uint64_t now_ns)
 {
-	if (t->aio && aio_pending(t->aio))
-		(void)aio_turn(t->aio, now_ns);
+	for (uint32_t i = 0; i < t->file_count; i++)
+		if (aio_pending(t->aios[i]))
+			(void)aio_turn(t->aios[i], now_ns);
 }
 
 uint64_t tiers_deadline_ns(const struct tiers *t)
 {
 	uint64_t at_ns = t->mover ? mover_deadline_ns(t->mover) : UINT64_MAX;
 
-	if (t->aio)
-		at_ns = BITS_MIN(at_ns, aio_deadline_ns(t->aio));
-	for (uint32_t i = 0; i < t->file_count; i++)
+	for (uint32_t i = 0; i < t->file_count; i++) {
+		at_ns = BITS_MIN(at_ns, aio_deadline_ns(t->aios[i]));
 		at_ns = BITS_MIN(at_ns, file_journal_deadline_ns(t->journals[i]));
+	}
 	return at_ns;
 }
 
@@ -297,31 +341,59 @@ void tiers_close(struct tiers *t)
 
 uint32_t tiers_pending(const struct tiers *t)
 {
-	return t->mover ? mover_pending(t->mover) : 0;
+	return t->mover ? mover_awaited(t->mover) : 0;
+}
+
+/* False: something on the file goes on. All files together get until end_ns. */
+static bool tiers_stop_aio(struct tiers *t, uint32_t i, uint64_t end_ns)
+{
+	uint64_t now_ns = units_now_ns();
+
+	if (!t->aios[i] || aio_drain(t->aios[i], end_ns > now_ns ? end_ns - now_ns : 0) == 0)
+		return true;
+	log_warn("tiers", "file %s: %u operations do not end: they are left to the kernel",
+		 t->files[i].path, aio_pending(t->aios[i]));
+	t->stuck = true;
+	return false;
+}
+
+static void tiers_stop_lanes(struct tiers *t)
+{
+	uint32_t count = 0;
+
+	while (count < t->file_count && t->journals[count])
+		count++;
+	if (count == 0 || work_lanes_stop(t->work, t->lane, count) == 0)
+		return;
+	t->stuck = true;
+	for (uint32_t i = 0; i < count; i++)
+		if (!work_lane_ended(t->work, t->lane + i))
+			log_warn("tiers", "file %s: its journal's last write does not end",
+				 t->files[i].path);
 }
 
 void tiers_stop(struct tiers *t)
 {
+	uint64_t end_ns = units_now_ns() + TIERS_DRAIN_NS;
+
 	if (t->mover)
 		mover_mute(t->mover);
-	if (!t->aio || aio_drain(t->aio, TIERS_DRAIN_NS) == 0)
-		return;
-	log_warn("tiers", "%u operations on files do not end: they are left to the kernel",
-		 aio_pending(t->aio));
-	t->stuck = true;
+	for (uint32_t i = 0; i < t->file_count; i++)
+		if (tiers_stop_aio(t, i, end_ns))
+			file_journal_close(t->journals[i]);
+	tiers_stop_lanes(t);
 }
 
-/* A disk that does not answer would hold up the last records, too. */
 void tiers_fini(struct tiers *t, bool hung)
 {
-	for (uint32_t i = 0; i < t->file_count && !t->stuck; i++) {
-		file_journal_free(t->journals[i]);
-		file_close(&t->files[i]);
-	}
 	if (hung || t->stuck)
 		return;
+	for (uint32_t i = 0; i < t->file_count; i++) {
+		file_journal_free(t->journals[i]);
+		aio_free(t->aios[i]);
+		file_close(&t->files[i]);
+	}
 	mover_free(t->mover);
-	aio_free(t->aio);
 	dram_fini(&t->dram);
 	*t = (struct tiers){0};
 }

@@ -19,12 +19,16 @@ struct tiers {
 	struct file files[KVD_AREAS_MAX];
 	struct file_journal *journals[KVD_AREAS_MAX];
 	uint32_t file_count;
-	struct aio *aio; /* NULL: there are no files */
+	struct aio *aios[KVD_AREAS_MAX]; /* of the files: one that hangs has its own to hang in */
 	struct dram dram;
 	struct mover *mover; /* NULL: there are no tiers */
-	struct loop_source ready;
+	struct loop_source ready[KVD_AREAS_MAX];
+	struct work *work;
+	uint32_t lane; /* of the first file's journal; the others' follow */
+	uint64_t journal_timeout_ns;
+	uint64_t journal_retry_ns;
 	uint64_t now_ns; /* of this turn, like all that the core hears */
-	bool stuck;	 /* operations never came back: nothing that they use may be freed */
+	bool stuck;	 /* something never came back: nothing that it uses may be freed */
 };
 
 /* What tiers_open() will bring, as far as that can be said without opening anything. */
@@ -36,7 +40,7 @@ void tiers_expect(const struct options *o, bool gpu, struct core_config *config)
 int tiers_open(struct tiers *t, const struct options *o, struct devmem *devmem, struct work *work,
 	       struct core_config *config, char *error, size_t size);
 /* Gives the core, which has its namespaces, what the files hold, and says so in the log. */
-int tiers_recover(struct tiers *t, struct core *core, struct work *work, char *error, size_t size);
+int tiers_recover(struct tiers *t, struct core *core, char *error, size_t size);
 
 /* Of core_ops. */
 void tiers_transfer(struct tiers *t, const struct core_transfer *transfer);
@@ -53,9 +57,12 @@ void tiers_stat(const struct tiers *t, struct kvd_status *status);
 
 /* What the core starts from now on is not begun. */
 void tiers_close(struct tiers *t);
-/* Transfers that were begun and have not ended. */
+/* Transfers that were begun and have not ended, and are not late. */
 uint32_t tiers_pending(const struct tiers *t);
-/* The core is told nothing any more; operations on files are ended, or given up. */
+/*
+ * The core is told nothing any more; operations on files are ended, or given up, and the journals
+ * get their last records.
+ */
 void tiers_stop(struct tiers *t);
 /*
  * After work_stop() and devmem_fini(), before core_free(). hung: a worker or a driver may still use

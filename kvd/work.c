@@ -139,7 +139,7 @@ struct work_job *work_take(struct work *w)
 	return job;
 }
 
-/* All of [first, behind) together get WORK_STOP_MS. */
+/* All of [first, behind) together get WORK_STOP_MS, but for those that were given up before. */
 static bool work_lanes_end(struct work *w, uint32_t first, uint32_t behind)
 {
 	struct timespec end;
@@ -150,9 +150,11 @@ static bool work_lanes_end(struct work *w, uint32_t first, uint32_t behind)
 	end.tv_sec += WORK_STOP_MS / 1000;
 	pthread_mutex_lock(&w->lock);
 	for (uint32_t i = first; i < behind; i++) {
-		while (!w->lanes[i].ended && r == 0)
+		struct work_lane *lane = &w->lanes[i];
+
+		while (!lane->ended && !lane->given_up && r == 0)
 			r = pthread_cond_timedwait(&w->lane_ended, &w->lock, &end);
-		all = all && w->lanes[i].ended;
+		all = all && lane->ended;
 	}
 	pthread_mutex_unlock(&w->lock);
 	return all;
@@ -186,10 +188,25 @@ static void work_stop_lane(struct work_lane *lane)
 	pthread_mutex_unlock(&lane->work->lock);
 }
 
-int work_lane_stop(struct work *w, uint32_t lane)
+int work_lanes_stop(struct work *w, uint32_t first, uint32_t count)
 {
-	work_stop_lane(&w->lanes[lane]);
-	return work_lanes_end(w, lane, lane + 1) ? 0 : -ETIMEDOUT;
+	for (uint32_t i = first; i < first + count; i++)
+		work_stop_lane(&w->lanes[i]);
+	if (work_lanes_end(w, first, first + count))
+		return 0;
+	pthread_mutex_lock(&w->lock);
+	for (uint32_t i = first; i < first + count; i++)
+		w->lanes[i].given_up = !w->lanes[i].ended;
+	pthread_mutex_unlock(&w->lock);
+	return -ETIMEDOUT;
+}
+
+bool work_lane_ended(struct work *w, uint32_t lane)
+{
+	pthread_mutex_lock(&w->lock);
+	bool ended = w->lanes[lane].ended;
+	pthread_mutex_unlock(&w->lock);
+	return ended;
 }
 
 void work_stop_threads(struct work *w)

@@ -2,7 +2,7 @@
 /*
  * Worker threads for everything that takes long. The loop submits a job and gets it back, done, by
  * work_take() when the descriptor is readable. Beside the threads that take any job there are
- * lanes: a thread each, whose jobs run one after the other, in order. A GPU has one.
+ * lanes: a thread each, whose jobs run one after the other, in order. A GPU has one, and a file.
  */
 #ifndef KVD_WORK_H
 #define KVD_WORK_H
@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define WORK_THREADS_MAX 64u
-#define WORK_LANES_MAX 17u /* one for each GPU, and one for questions about processes */
+#define WORK_LANES_MAX 33u /* one for each GPU and file, and one for questions about processes */
 #define WORK_STOP_MS 2000u
 
 /* Embedded in what the job is about. Between submit and take it belongs to the workers. */
@@ -30,7 +30,8 @@ struct work_lane {
 	struct list_link todo;
 	pthread_cond_t more;
 	bool stop;
-	bool ended; /* its thread has left the loop, or has none */
+	bool ended;    /* its thread has left the loop, or has none */
+	bool given_up; /* it was waited for */
 	bool joined;
 	pthread_t thread; /* of a lane */
 };
@@ -55,16 +56,20 @@ void work_submit(struct work *w, struct work_job *job);
 void work_submit_lane(struct work *w, uint32_t lane, struct work_job *job);
 /* The next job that has run, or NULL. */
 struct work_job *work_take(struct work *w);
-/* Ends one lane, when its jobs have run. 0, or -ETIMEDOUT after WORK_STOP_MS. */
-int work_lane_stop(struct work *w, uint32_t lane);
+/*
+ * Ends some lanes, when their jobs have run. 0, or -ETIMEDOUT after WORK_STOP_MS: some go on, see
+ * work_lane_ended(), and are not waited for again.
+ */
+int work_lanes_stop(struct work *w, uint32_t first, uint32_t count);
+bool work_lane_ended(struct work *w, uint32_t lane);
 /* Ends the threads that take any job, when all those jobs have run. Lanes go on. */
 void work_stop_threads(struct work *w);
 /*
  * Ends all. Waits for the jobs that run; those that have not begun run now. Take what is ready
  * after it.
- * 0, or -ETIMEDOUT: a lane's job does not end within WORK_STOP_MS (a driver that hangs). Its
- * thread lives on: nothing that it may touch, this struct included, can be freed. May be called
- * again.
+ * 0, or -ETIMEDOUT: a lane's job does not end within WORK_STOP_MS (a driver that hangs), or was
+ * given up by work_lanes_stop(). Its thread lives on: nothing that it may touch, this struct
+ * included, can be freed. May be called again.
  */
 int work_stop(struct work *w);
 /* After work_stop() said 0, or on what failed to start; a zeroed struct is not fine. */

@@ -30,6 +30,7 @@ struct aio {
 };
 
 static struct aio world_aio;
+static struct aio *const world_aios[WORLD_FILES] = {&world_aio, &world_aio};
 
 const char *aio_name(const struct aio *aio)
 {
@@ -304,7 +305,7 @@ void world_begin(const struct world_args *args)
 	memset(world.dram, 0, WORLD_DRAM_BYTES);
 	struct mover_config config = {.devmem = &world.devmem,
 				      .work = &world.work,
-				      .aio = &world_aio,
+				      .aios = world_aios,
 				      .files = world.files,
 				      .file_count = WORLD_FILES,
 				      .dram = world.dram,

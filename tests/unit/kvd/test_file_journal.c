@@ -20,11 +20,15 @@
 struct run {
 	struct file f;
 	struct work work;
+	uint32_t lane;
 	struct core *core;
 	struct file_journal *j;
 	struct file_found found;
 	uint64_t now_ns;
 };
+
+#define TIMEOUT_NS (20 * UNITS_NS_PER_S)
+#define RETRY_NS (10 * UNITS_NS_PER_S)
 
 static char error[256];
 
@@ -58,8 +62,15 @@ static void run_begin(struct run *r, struct file f, uint32_t slots, uint32_t shi
 	*r = (struct run){.f = f, .now_ns = units_now_ns()};
 	r->core = fake_core_new(slots, shift);
 	assert_int_equal(work_init(&r->work, 1), 0);
-	int rc = file_journal_new(&r->j, &r->f, FAKE_AREA, r->core, &r->work, &r->found, error,
-				  sizeof(error));
+	r->lane = (uint32_t)work_lane_new(&r->work);
+	struct file_journal_config config = {.file = &r->f,
+					     .area = FAKE_AREA,
+					     .core = r->core,
+					     .work = &r->work,
+					     .lane = r->lane,
+					     .timeout_ns = TIMEOUT_NS,
+					     .retry_ns = RETRY_NS};
+	int rc = file_journal_new(&r->j, &config, &r->found, error, sizeof(error));
 	if (rc < 0)
 		fail_msg("%s", error);
 }
@@ -84,13 +95,13 @@ static void probe_run(struct work_job *job)
 {
 }
 
-/* Waits for the job that is under way: there is one worker, so it ends before the next. */
+/* Waits for the job that is under way: it ends before the lane's next. */
 static void run_wait(struct run *r)
 {
 	struct work_job probe = {.run = probe_run}, *job = NULL;
 	struct pollfd p = {.fd = r->work.fd, .events = POLLIN};
 
-	work_submit(&r->work, &probe);
+	work_submit_lane(&r->work, r->lane, &probe);
 	while (job != &probe) {
 		(void)poll(&p, 1, 1000);
 		while (job != &probe && (job = work_take(&r->work)))
@@ -121,6 +132,7 @@ static void run_settle(struct run *r)
 
 static void run_end(struct run *r, bool close_file)
 {
+	file_journal_close(r->j);
 	assert_int_equal(work_stop(&r->work), 0);
 	file_journal_free(r->j);
 	work_fini(&r->work);
@@ -167,7 +179,7 @@ static void test_fresh(void **state)
 	run_begin(&r, fake_file_make(FAKE_JOURNAL_BYTES), FAKE_SLOTS, 0);
 	assert_int_equal(r.found.records, 0);
 	run_settle(&r);
-	assert_int_equal(file_journal_failed(r.j), 0);
+	assert_int_equal(file_journal_state(r.j), 0);
 	assert_recovers(&r.f, r.core);
 	run_end(&r, true);
 	file_journal_free(NULL);
@@ -441,7 +453,7 @@ static void test_too_much(void **state)
 	}
 	run_settle(&r);
 	assert_recovers(&r.f, r.core);
-	assert_int_equal(file_journal_failed(r.j), 0);
+	assert_int_equal(file_journal_state(r.j), 0);
 	run_end(&r, true);
 }
 
@@ -471,7 +483,7 @@ static void test_slow_worker(void **state)
 	run_begin(&r, fake_file_make(256u << 20), 20000, 0);
 	run_settle(&r);
 	sem_init(&b.go, 0, 0);
-	work_submit(&r.work, &b.job);
+	work_submit_lane(&r.work, r.lane, &b.job);
 	for (uint32_t i = 0; i < 35000; i++) {
 		fake_core_put(r.core, r.j, i % 20000);
 		if (i % 100 == 0)
@@ -498,21 +510,85 @@ static void test_write_fails(void **state)
 	r.f.journal_fd = open(name, O_RDONLY | O_CLOEXEC);
 	fake_core_put(r.core, r.j, 2);
 	run_flush(&r);
-	assert_int_equal(file_journal_failed(r.j), -EBADF);
-	assert_int_equal(file_journal_failed(r.j), 0);
+	assert_int_equal(file_journal_state(r.j), -EBADF);
 	fake_core_put(r.core, r.j, 3);
 	assert_int_equal(file_journal_lost(r.j), 1);
 	/* A checkpoint is tried, and fails too. */
 	for (int i = 0; i < 40; i++)
 		run_flush(&r);
-	assert_int_equal(file_journal_failed(r.j), -EBADF);
+	assert_int_equal(file_journal_state(r.j), -EBADF);
 	struct core *core = recovered(&r.f, FAKE_SLOTS, NULL);
 	assert_int_equal(core->live, 1);
 	fake_core_free(core);
 	close(r.f.journal_fd);
 	r.f.journal_fd = good;
 	run_settle(&r);
-	assert_int_equal(file_journal_failed(r.j), 0);
+	assert_int_equal(file_journal_state(r.j), 0);
+	assert_recovers(&r.f, r.core);
+	run_end(&r, true);
+}
+
+/* Written it is, synced it cannot be: tried again when it is time for that, not in every turn. */
+static void test_sync_fails(void **state)
+{
+	int ends[2];
+	struct run r;
+
+	run_begin(&r, fake_file_make(FAKE_JOURNAL_BYTES), FAKE_SLOTS, 0);
+	run_settle(&r);
+	/* Records that were written and not synced. */
+	r.now_ns += UNITS_NS_PER_MS;
+	fake_core_put(r.core, r.j, 1);
+	run_turn(&r, 1);
+	run_turn(&r, FILE_JOURNAL_FLUSH_NS);
+	run_wait(&r);
+	assert_true(file_journal_deadline_ns(r.j) != UINT64_MAX);
+	int good = r.f.journal_fd;
+	/* A pipe has nothing to sync, and takes no pwrite() either. */
+	assert_int_equal(pipe(ends), 0);
+	r.f.journal_fd = ends[1];
+	run_turn(&r, 2 * UNITS_NS_PER_S);
+	run_wait(&r);
+	assert_int_equal(file_journal_state(r.j), -EINVAL);
+	assert_int_equal(file_journal_deadline_ns(r.j), r.now_ns + RETRY_NS);
+	r.f.journal_fd = good;
+	close(ends[0]);
+	close(ends[1]);
+	run_settle(&r);
+	assert_int_equal(file_journal_state(r.j), 0);
+	assert_recovers(&r.f, r.core);
+	run_end(&r, true);
+}
+
+/* It is said while it lasts, and not when it was the loop that stood still. */
+static void test_write_hangs(void **state)
+{
+	struct blocker b = {.job = {.run = blocker_run, .done = blocker_done}};
+	struct run r;
+
+	run_begin(&r, fake_file_make(FAKE_JOURNAL_BYTES), FAKE_SLOTS, 0);
+	run_settle(&r);
+	for (int stopped = 0; stopped < 2; stopped++) {
+		sem_init(&b.go, 0, 0);
+		work_submit_lane(&r.work, r.lane, &b.job);
+		fake_core_put(r.core, r.j, 1);
+		run_turn(&r, 1);
+		run_turn(&r, FILE_JOURNAL_FLUSH_NS);
+		uint64_t at_ns = file_journal_deadline_ns(r.j);
+		assert_int_equal(at_ns, r.now_ns + TIMEOUT_NS);
+		if (stopped) {
+			run_turn(&r, TIMEOUT_NS + UNITS_NS_PER_S);
+			assert_int_equal(file_journal_state(r.j), 0);
+			at_ns = file_journal_deadline_ns(r.j);
+			assert_int_equal(at_ns, r.now_ns + UNITS_NS_PER_S);
+		}
+		run_turn(&r, at_ns - r.now_ns);
+		assert_int_equal(file_journal_state(r.j), -ETIMEDOUT);
+		assert_int_equal(file_journal_deadline_ns(r.j), UINT64_MAX);
+		sem_post(&b.go);
+		run_settle(&r);
+		assert_int_equal(file_journal_state(r.j), 0);
+	}
 	assert_recovers(&r.f, r.core);
 	run_end(&r, true);
 }
@@ -572,5 +648,6 @@ TEST_MAIN(file_journal, cmocka_unit_test(test_fresh), cmocka_unit_test(test_roun
 	  cmocka_unit_test(test_torn_tail), cmocka_unit_test(test_flipped),
 	  cmocka_unit_test(test_other_uuid), cmocka_unit_test(test_refused_by_the_core),
 	  cmocka_unit_test(test_too_much), cmocka_unit_test(test_slow_worker),
-	  cmocka_unit_test(test_write_fails), cmocka_unit_test(test_deadlines),
+	  cmocka_unit_test(test_write_fails), cmocka_unit_test(test_sync_fails),
+	  cmocka_unit_test(test_write_hangs), cmocka_unit_test(test_deadlines),
 	  cmocka_unit_test(test_many))

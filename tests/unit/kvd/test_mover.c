@@ -5,6 +5,7 @@
  * devices come to the core once, and nothing that is under way is lost or freed too early.
  */
 #include "base/atomic.h"
+#include "base/bits.h"
 #include "base/units.h"
 #include "tests/test.h"
 #include "tests/unit/kvd/mover_world.h"
@@ -267,8 +268,13 @@ static void test_late_then_done(void **state)
 	assert_true(world.down[1]);
 	/* Its pages are not free: their slabs are held. */
 	assert_int_equal(slabmap_find(&world.devmem.map, t.pages[0])->holds, 1);
+	/* Nobody waits for it, and as long as it is under way nobody tries the file. */
+	assert_int_equal(mover_pending(world.mover), 1);
+	assert_int_equal(mover_awaited(world.mover), 0);
+	assert_true(mover_deadline_ns(world.mover) == UINT64_MAX);
 	world.held = false;
 	world_run();
+	assert_true(mover_deadline_ns(world.mover) != UINT64_MAX);
 	assert_int_equal(world.done[7], 1);
 	assert_int_equal(world.results[7], 0);
 	assert_true(world_holds(2, 1));
@@ -276,6 +282,49 @@ static void test_late_then_done(void **state)
 	/* The number is used again, and nothing of the late one is left. */
 	assert_int_equal(world_move(load(7, 3, file_slot(1))), 0);
 	assert_int_equal(world.late[7], 1);
+}
+
+/* A file that can be read says nothing about whether it can be written. */
+static void test_probed_by_what_failed(void **state)
+{
+	world.errors[0] = -ENOSPC;
+	assert_int_equal(world_move(store(0, 1, file_slot(0))), -ENOSPC);
+	uint32_t written = world.written;
+	world_turn(mover_deadline_ns(world.mover));
+	assert_false(world.down[0]);
+	assert_int_equal(world.written, written + 1);
+	/* It lies where nobody looks. */
+	assert_int_equal(world_move(store(0, 1, file_slot(0))), 0);
+	for (int i = 0; i < 3; i++)
+		world.errors[world.submitted + (uint32_t)i] = -EIO;
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(world_move(load(0, 2, file_slot(0))), -EIO);
+	assert_true(world.down[0]);
+	written = world.written;
+	world_turn(mover_deadline_ns(world.mover));
+	assert_false(world.down[0]);
+	assert_int_equal(world.written, written);
+}
+
+/* A journal that fails or hangs is the file's failure, as long as it lasts: it is not probed. */
+static void test_journal_degrades(void **state)
+{
+	static const int states[] = {-EIO, -ETIMEDOUT};
+
+	for (size_t i = 0; i < ARRAY_LEN(states); i++) {
+		mover_file_journal(world.mover, 1, 0);
+		mover_file_journal(world.mover, 1, states[i]);
+		mover_file_journal(world.mover, 1, states[i]);
+		assert_int_equal(mover_deadline_ns(world.mover), 0);
+		world_turn(units_now_ns());
+		assert_true(world.down[1]);
+		assert_false(world.down[0]);
+		assert_int_equal(stat_of(1).errors, i + 1);
+		assert_true(mover_deadline_ns(world.mover) == UINT64_MAX);
+		mover_file_journal(world.mover, 1, 0);
+		world_turn(mover_deadline_ns(world.mover));
+		assert_false(world.down[1]);
+	}
 }
 
 static void test_a_slot_behind_the_end(void **state)
@@ -525,7 +574,8 @@ TEST_MAIN(mover, ON_ALL(test_file_and_back), ON_ALL(test_dram_and_back),
 	  ON_ALL(test_from_slot_to_slot), ON_ALL(test_many_at_once), ON_ALL(test_spoiled_file),
 	  ON_ALL(test_another_block), ON_ALL(test_spoiled_dram), ON_ALL(test_read_errors_degrade),
 	  ON_ALL(test_full_disk_degrades_at_once), ON_ALL(test_comes_back),
-	  ON_ALL(test_late_then_done), ON_ALL(test_a_slot_behind_the_end),
+	  ON_ALL(test_late_then_done), ON_ALL(test_probed_by_what_failed),
+	  ON_ALL(test_journal_degrades), ON_ALL(test_a_slot_behind_the_end),
 	  ON(test_throttle, &slow_files), ON(test_staging_memory_is_shared, &one_stage),
 	  ON(test_from_slot_to_slot, &one_stage_host), ON(test_late_for_staging_memory, &one_stage),
 	  ON(test_a_slot_larger_than_staging_memory, &one_stage),
