@@ -168,9 +168,19 @@ static void test_all_good(void **state)
 	}
 	again();
 	answer(0, 0, 0, 0, 0);
+	fake.slices[0].verify.total = 0;
 	assert_int_equal(kvctl_run("verify dram"), 0);
 	assert_int_equal(fake.asked[0].arg32, KVD_TIER_DRAM);
 	kvctl_has(kvctl_out, "dram tier: 0 blocks");
+}
+
+/* All of it lies in areas that are degraded. */
+static void test_none_could_be_read(void **state)
+{
+	answer(0, 0, 0, 0, 0);
+	assert_int_equal(kvctl_run("verify"), 1);
+	kvctl_has(kvctl_out, "file tier: none of 9 blocks could be looked at");
+	kvctl_has(kvctl_out, "see `kvctl tiers`");
 }
 
 static void test_bad_ones(void **state)
@@ -316,5 +326,5 @@ static void test_progress(void **state)
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-TEST_MAIN(kvctl_verify, TEST(test_all_good), TEST(test_bad_ones), TEST(test_refusals),
-	  TEST(test_broken_daemon), TEST(test_older), TEST(test_progress))
+TEST_MAIN(kvctl_verify, TEST(test_all_good), TEST(test_none_could_be_read), TEST(test_bad_ones),
+	  TEST(test_refusals), TEST(test_broken_daemon), TEST(test_older), TEST(test_progress))

@@ -127,6 +127,12 @@ static int cmd_verify_all(struct cmd_verify *v)
 	return err;
 }
 
+/* What lies in an area that is degraded is left alone. */
+static bool cmd_verify_none(const struct cmd_verify *v)
+{
+	return v->sum.blocks == 0 && v->sum.total > 0;
+}
+
 static void cmd_verify_print(const struct cmd_verify *v)
 {
 	double s = cmd_verify_seconds(v);
@@ -141,6 +147,12 @@ static void cmd_verify_print(const struct cmd_verify *v)
 					 (json_int_t)good, "bad", (json_int_t)v->sum.bad, "failed",
 					 (json_int_t)v->sum.failed, "total",
 					 (json_int_t)v->sum.total, "seconds", s));
+		return;
+	}
+	if (cmd_verify_none(v)) {
+		printf("%s tier: none of %" PRIu64
+		       " blocks could be looked at: see `kvctl tiers`\n",
+		       fields_tier(v->tier), v->sum.total);
 		return;
 	}
 	printf("%s tier: %" PRIu64 " blocks, %s in %.1f s (%s/s): %" PRIu64 " good, %" PRIu64
@@ -190,7 +202,7 @@ static int cmd_verify_run(struct kvctl *k, int argc, char **argv)
 	if (cmd_verify_too_old(k) || cmd_verify_all(&v) < 0)
 		return EXIT_FAILED;
 	cmd_verify_print(&v);
-	return v.sum.bad || v.sum.failed ? EXIT_FAILED : EXIT_OK;
+	return v.sum.bad || v.sum.failed || cmd_verify_none(&v) ? EXIT_FAILED : EXIT_OK;
 }
 
 const struct kvctl_command cmd_verify = {
@@ -201,7 +213,9 @@ const struct kvctl_command cmd_verify = {
 		"checksum, key and generation, while the daemon works; on a terminal a bar shows\n"
 		"how far it is. Exits with 0 if all blocks are good. Those that are bad, or could "
 		"not\n"
-		"be read (failed), are dropped, and the exit status is 1. ^C stops it.\n"
+		"be read (failed), are dropped, and the exit status is 1, as it is where no block "
+		"can be looked at. ^C "
+		"stops it.\n"
 		"JSON: {tier, blocks, bytes, good, bad, failed, total, seconds}.\n",
 	.run = cmd_verify_run,
 };
