@@ -32,6 +32,8 @@ struct harness_client {
 void harness_init(struct harness_kvd *k);
 /* Starts kvd with small defaults and these options (NULL ends), waits until it is ready. */
 void harness_start(struct harness_kvd *k, const char *const options[]);
+/* The same; false: it died before it was ready, harness_end() says how. */
+bool harness_try_start(struct harness_kvd *k, const char *const options[]);
 /* Starts it with exactly these options and waits for its end: its exit status. */
 int harness_run(struct harness_kvd *k, const char *const options[]);
 /* Sends the signal and waits: exit status, or 128 + signal. */
@@ -41,6 +43,8 @@ void harness_fini(struct harness_kvd *k);
 bool harness_log_has(const struct harness_kvd *k, const char *text);
 /* The same, where the line may still be on its way. */
 bool harness_log_gets(const struct harness_kvd *k, const char *text);
+/* Lines of the log that have the text. */
+unsigned int harness_log_count(const struct harness_kvd *k, const char *text);
 /* A consistent copy of the status file. */
 void harness_status(const struct harness_kvd *k, struct kvd_status *out);
 /* Waits until the daemon holds no open, filling or quarantined page, no lease, and this many
