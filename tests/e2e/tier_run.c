@@ -4,8 +4,11 @@
 #include "tests/e2e/tier_run.h"
 
 #include "tests/test.h"
+#include <base/atomic.h>
 #include <base/units.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define TIER_RUN_OPTIONS_MAX 16
@@ -19,8 +22,41 @@ void tier_run_init(struct tier_run *t, const char *aio)
 	snprintf(t->aio, sizeof(t->aio), "--aio=%s", aio);
 }
 
+void tier_run_faults(struct tier_run *t, const char *name)
+{
+	char path[160];
+
+	snprintf(path, sizeof(path), "%s/fault", t->kvd.dir);
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, sizeof(*t->fault)), 0);
+	t->fault = mmap(NULL, sizeof(*t->fault), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(t->fault, MAP_FAILED);
+	close(fd);
+	snprintf(t->fault->path, sizeof(t->fault->path), "/%s", name);
+	setenv("KVD_FAULT_FILE", path, 1);
+	assert_non_null(getenv("FAULT_SHIM"));
+}
+
+void tier_run_fault(struct tier_run *t, struct fault fault)
+{
+	/* Whoever hangs goes on first. */
+	atomic_store_release(&t->fault->kind, (uint32_t)FAULT_NONE);
+	t->fault->calls = fault.calls;
+	t->fault->error = fault.error;
+	t->fault->delay_ms = fault.delay_ms;
+	t->fault->from = fault.from;
+	t->fault->limit = fault.limit;
+	atomic_store_relaxed(&t->fault->seen, (uint64_t)0);
+	atomic_store_relaxed(&t->fault->had, (uint64_t)0);
+	/* Partner: fault_now() in fault_shim.c. */
+	atomic_store_release(&t->fault->kind, fault.kind);
+}
+
 void tier_run_fini(struct tier_run *t)
 {
+	if (t->fault)
+		munmap(t->fault, sizeof(*t->fault));
 	harness_client_end(&t->client, SIGKILL);
 	harness_fini(&t->kvd);
 }
@@ -28,15 +64,19 @@ void tier_run_fini(struct tier_run *t)
 void tier_run_start(struct tier_run *t, const char *const options[])
 {
 	const char *all[TIER_RUN_OPTIONS_MAX] = {"--pool-bytes=2MiB", "--session-share=100",
-						 t->option,	      "--file-bytes=256MiB",
+						 t->option,	      NULL,
 						 "--file-store=all",  t->aio};
 	int n = 6;
 
+	all[3] = t->bytes ? t->bytes : "--file-bytes=256MiB";
 	for (int i = 0; options && options[i]; i++) {
 		assert_true(n + 1 < TIER_RUN_OPTIONS_MAX);
 		all[n++] = options[i];
 	}
+	if (t->fault)
+		setenv("LD_PRELOAD", getenv("FAULT_SHIM"), 1);
 	harness_start(&t->kvd, all);
+	unsetenv("LD_PRELOAD");
 	harness_client(&t->client, &t->kvd, NULL, NULL);
 	assert_true(harness_is(&t->client, "ok"));
 }

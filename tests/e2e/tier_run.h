@@ -6,19 +6,26 @@
 #ifndef TESTS_E2E_TIER_RUN_H
 #define TESTS_E2E_TIER_RUN_H
 
+#include "tests/e2e/fault.h"
 #include "tests/e2e/harness.h"
 
 struct tier_run {
 	struct harness_kvd kvd;
 	struct harness_client client;
 	char file[128];
-	char option[160]; /* --file=... */
-	char aio[32];	  /* --aio=... */
+	char option[160];    /* --file=... */
+	char aio[32];	     /* --aio=... */
+	const char *bytes;   /* --file-bytes=..., NULL: 256 MiB */
+	struct fault *fault; /* of tier_run_faults(), NULL without */
 };
 
 /* aio: "io_uring", "threads", "auto". Starts nothing. */
 void tier_run_init(struct tier_run *t, const char *aio);
 void tier_run_fini(struct tier_run *t);
+/* From the next start on the file of this name has the faults that t->fault says. */
+void tier_run_faults(struct tier_run *t, const char *name);
+/* Begins one, in which nothing has been counted; FAULT_NONE ends it. */
+void tier_run_fault(struct tier_run *t, struct fault fault);
 /* Starts kvd with the file tier and these options, and the client. */
 void tier_run_start(struct tier_run *t, const char *const options[]);
 /* Ends both, the client first if the daemon is to stop in peace. */
