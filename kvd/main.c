@@ -12,6 +12,13 @@
 #include <stdio.h>
 #include <unistd.h>
 
+/*
+ * Read by jemalloc, where that is linked: huge pages for what is large. The records of pages and of
+ * the index are looked up all over, and take a fault for every 4 KiB at start otherwise.
+ */
+extern const char *malloc_conf;
+const char *malloc_conf = "thp:always";
+
 /* Large, and one of each: static. */
 static struct options main_options;
 static struct server main_server;
