@@ -33,11 +33,20 @@ static void mover_job_done(struct work_job *job)
 	mover_go(CONTAINER_OF(job, struct mover_transfer, job));
 }
 
+/*
+ * Who decodes on these processors is not to wait for the checksum of a block that leaves: nobody
+ * waits for that, and one thread sums as fast as files take it.
+ */
 static void mover_job(struct mover_transfer *t)
 {
+	struct mover *m = t->mover;
+
 	t->job.run = mover_bytes_run;
 	t->job.done = mover_job_done;
-	work_submit(t->mover->config.work, &t->job);
+	if (t->what.kind == CORE_TRANSFER_STORE)
+		work_submit_lane(m->config.work, (uint32_t)m->store_lane, &t->job);
+	else
+		work_submit(m->config.work, &t->job);
 }
 
 void mover_go(struct mover_transfer *t)
@@ -299,6 +308,9 @@ int mover_new(struct mover **out, const struct mover_config *config, char *error
 	list_init(&m->over);
 	mover_lane_init(m);
 	r = mover_init_table(m);
+	if (r == 0)
+		r = m->store_lane = work_lane_new_background(config->work);
+	r = BITS_MIN(r, 0);
 	for (uint32_t i = 0; r == 0 && i < config->file_count; i++)
 		r = mover_area_init(m, i);
 	if (r == 0)

@@ -106,6 +106,7 @@ struct mover_lane {
 struct mover {
 	struct mover_config config;
 	bool gpu; /* pages are no host memory */
+	int store_lane;
 	struct mover_transfer *table;
 	uint8_t *headers;
 	struct list_link over; /* the core is to be told */

@@ -12,6 +12,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#define WORK_BACKGROUND_NICE 19
+
 /* The oldest job of a list, or NULL. The lock is held. */
 static struct work_job *work_pop(struct list_link *list)
 {
@@ -37,6 +39,9 @@ static void *work_main(void *arg)
 	struct work_lane *lane = arg;
 	struct work *w = lane->work;
 
+	/* Of this thread alone. Where it is refused, all are equal. */
+	if (lane->nice)
+		(void)!nice(lane->nice);
 	for (;;) {
 		pthread_mutex_lock(&w->lock);
 		while (list_empty(&lane->todo) && !lane->stop)
@@ -95,19 +100,30 @@ int work_init(struct work *w, uint32_t thread_count)
 	return r;
 }
 
-int work_lane_new(struct work *w)
+static int work_lane_make(struct work *w, int nice)
 {
 	struct work_lane *lane = &w->lanes[w->lane_count];
 
 	if (w->lane_count == WORK_LANES_MAX)
 		return -ENOSPC;
 	work_lane_init(w, lane);
+	lane->nice = nice;
 	int r = -pthread_create(&lane->thread, NULL, work_main, lane);
 	if (r < 0) {
 		pthread_cond_destroy(&lane->more);
 		return r;
 	}
 	return (int)w->lane_count++;
+}
+
+int work_lane_new(struct work *w)
+{
+	return work_lane_make(w, 0);
+}
+
+int work_lane_new_background(struct work *w)
+{
+	return work_lane_make(w, WORK_BACKGROUND_NICE);
 }
 
 static void work_submit_to(struct work *w, struct work_lane *lane, struct work_job *job)

@@ -13,7 +13,8 @@
 #include <stdint.h>
 
 #define WORK_THREADS_MAX 64u
-#define WORK_LANES_MAX 33u /* one for each GPU and file, and one for questions about processes */
+/* One for each GPU and file, one for questions about processes, one for what nobody waits for. */
+#define WORK_LANES_MAX 34u
 #define WORK_STOP_MS 2000u
 
 /* Embedded in what the job is about. Between submit and take it belongs to the workers. */
@@ -33,6 +34,7 @@ struct work_lane {
 	bool ended;    /* its thread has left the loop, or has none */
 	bool given_up; /* it was waited for */
 	bool joined;
+	int nice;	  /* than who made it, see nice(2) */
 	pthread_t thread; /* of a lane */
 };
 
@@ -52,6 +54,8 @@ struct work {
 int work_init(struct work *w, uint32_t thread_count);
 /* One more lane. Its number is 0 for the first, and so on; or -errno. */
 int work_lane_new(struct work *w);
+/* The same, for what nobody waits for: its thread leaves the processors to others. */
+int work_lane_new_background(struct work *w);
 void work_submit(struct work *w, struct work_job *job);
 void work_submit_lane(struct work *w, uint32_t lane, struct work_job *job);
 /* The next job that has run, or NULL. */

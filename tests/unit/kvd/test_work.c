@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <semaphore.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define JOBS 1000
@@ -159,29 +160,8 @@ static void test_a_lane_that_hangs_holds_up_nobody_else(void **state)
 	work_fini(&w);
 }
 
-/* What was given up is waited for no more, and not freed either. */
-static void test_lanes_are_stopped_apart(void **state)
-{
-	struct work w;
-	struct work_job stuck = {.run = run_hanging};
-
-	sem_init(&hangs, 0, 0);
-	sem_init(&may_end, 0, 0);
-	assert_int_equal(work_init(&w, 1), 0);
-	for (int i = 0; i < 3; i++)
-		assert_int_equal(work_lane_new(&w), i);
-	work_submit_lane(&w, 1, &stuck);
-	sem_wait(&hangs);
-	assert_int_equal(work_lanes_stop(&w, 0, 2), -ETIMEDOUT);
-	assert_true(work_lane_ended(&w, 0));
-	assert_false(work_lane_ended(&w, 1));
-	assert_false(work_lane_ended(&w, 2));
-	assert_int_equal(work_stop(&w), -ETIMEDOUT);
-	assert_true(work_lane_ended(&w, 2));
-	sem_post(&may_end);
-	while (!work_lane_ended(&w, 1))
-		usleep(1000);
-	assert_int_equal(work_stop(&w), 0);
+#include <sys/resource.h>
+#include <unistd.h>
 	work_fini(&w);
 }
 
@@ -189,4 +169,5 @@ TEST_MAIN(work, cmocka_unit_test(test_jobs_come_back),
 	  cmocka_unit_test(test_stop_finishes_what_was_submitted),
 	  cmocka_unit_test(test_lanes_keep_their_order), cmocka_unit_test(test_lanes_are_limited),
 	  cmocka_unit_test(test_a_lane_that_hangs_holds_up_nobody_else),
-	  cmocka_unit_test(test_lanes_are_stopped_apart))
+#include <sys/resource.h>
+#include <unistd.h>
