@@ -33,6 +33,9 @@ struct bench {
 	const char *policy;	 /* of replay; NULL: the daemon's */
 	uint32_t blocks;	 /* of replay: the pool; 0: several sizes */
 	uint32_t file_blocks;	 /* of replay: a file tier below it; 0: none */
+	const char *file;	 /* of the tiers' benches: made, and removed; NULL: in /var/tmp */
+	uint64_t file_bytes;	 /* what a sample of io moves; 0: the bench's own choice */
+	uint64_t block_bytes;	 /* a page of io; 0: the bench's own choice */
 	const char *only;	 /* run the cases of this name alone; NULL: all */
 };
 
@@ -61,5 +64,8 @@ int bench_acquire_run(const struct bench *b);
 int bench_ring_run(const struct bench *b);
 int bench_ops_run(const struct bench *b);
 int bench_replay_run(const struct bench *b);
+int bench_io_run(const struct bench *b);
+int bench_offload_run(const struct bench *b);
+int bench_restart_run(const struct bench *b);
 
 #endif

@@ -3,12 +3,16 @@
 #include "tools/kvbench/bench.h"
 
 #include <base/bits.h>
+#include <base/units.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define MAIN_FILE_BYTES_MAX (1ull << 40)
+#define MAIN_BLOCK_BYTES_MAX (32ull << 20)
 
 static const struct {
 	const char *name;
@@ -24,6 +28,9 @@ static const struct {
 	{"acquire", "match and pin a cached prefix through a real daemon", bench_acquire_run},
 	{"ring", "a message to the daemon and back, spinning and sleeping", bench_ring_run},
 	{"replay", "what each eviction policy finds of a trace: replay TRACE", bench_replay_run},
+	{"io", "pages of a live pool to a file and back, beside fio", bench_io_run},
+	{"offload", "a running stream while pages are stored; needs --model", bench_offload_run},
+	{"restart", "a file tier comes back after a restart and a kill", bench_restart_run},
 };
 
 static void main_help(void)
@@ -44,6 +51,11 @@ static void main_help(void)
 	       "  --policy NAME  of replay: lru, s3fifo or cost (default)\n"
 	       "  --blocks N     of replay: a pool of that many; default: 1000 to 50000\n"
 	       "  --file-blocks N  of replay: the same with a file tier of that many below it\n"
+	       "  --file PATH    of io, offload, restart: the tier's file, which is made and "
+	       "removed;\n"
+	       "                 default: in /var/tmp\n"
+	       "  --file-bytes N   of io: moved in each sample; default: 3GiB\n"
+	       "  --block-bytes N  of io: of a page; default: 1440KiB, 64 tokens of SmolLM2\n"
 	       "  --help         this help\n"
 	       "  --version      print the version\n"
 	       "\nExit status: 0 ok, 1 failed, 2 usage.\n");
@@ -67,6 +79,19 @@ static const char *main_kvd_program(void)
 		}
 	}
 	return "kvd";
+}
+
+static int main_bytes(const char *text, uint64_t max, uint64_t *out)
+{
+	uint64_t v;
+
+	if (units_parse_bytes(text, &v) < 0 || v == 0 || v > max) {
+		fprintf(stderr, "kvbench: %s is not a number of bytes from 1 to %llu\n", text,
+			(unsigned long long)max);
+		return -EINVAL;
+	}
+	*out = v;
+	return 0;
 }
 
 static int main_number(const char *text, uint32_t *out)
@@ -96,6 +121,9 @@ static int main_options(struct bench *b, int argc, char **argv)
 						{"policy", required_argument, NULL, 'p'},
 						{"blocks", required_argument, NULL, 'b'},
 						{"file-blocks", required_argument, NULL, 'f'},
+						{"file", required_argument, NULL, 'F'},
+						{"file-bytes", required_argument, NULL, 'B'},
+						{"block-bytes", required_argument, NULL, 'P'},
 						{"help", no_argument, NULL, 'h'},
 						{"version", no_argument, NULL, 'v'},
 						{0}};
@@ -124,6 +152,12 @@ static int main_options(struct bench *b, int argc, char **argv)
 			err = main_number(optarg, &b->blocks);
 		else if (c == 'f')
 			err = main_number(optarg, &b->file_blocks);
+		else if (c == 'F')
+			b->file = optarg;
+		else if (c == 'B')
+			err = main_bytes(optarg, MAIN_FILE_BYTES_MAX, &b->file_bytes);
+		else if (c == 'P')
+			err = main_bytes(optarg, MAIN_BLOCK_BYTES_MAX, &b->block_bytes);
 		else if (c == 'v')
 			return printf("kvbench %s\n", KVD_VERSION) > 0 ? 1 : 2;
 		else if (c == 'h')
