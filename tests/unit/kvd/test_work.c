@@ -160,8 +160,52 @@ static void test_a_lane_that_hangs_holds_up_nobody_else(void **state)
 	work_fini(&w);
 }
 
-#include <sys/resource.h>
-#include <unistd.h>
+/* What was given up is waited for no more, and not freed either. */
+static void test_lanes_are_stopped_apart(void **state)
+{
+	struct work w;
+	struct work_job stuck = {.run = run_hanging};
+
+	sem_init(&hangs, 0, 0);
+	sem_init(&may_end, 0, 0);
+	assert_int_equal(work_init(&w, 1), 0);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(work_lane_new(&w), i);
+	work_submit_lane(&w, 1, &stuck);
+	sem_wait(&hangs);
+	assert_int_equal(work_lanes_stop(&w, 0, 2), -ETIMEDOUT);
+	assert_true(work_lane_ended(&w, 0));
+	assert_false(work_lane_ended(&w, 1));
+	assert_false(work_lane_ended(&w, 2));
+	assert_int_equal(work_stop(&w), -ETIMEDOUT);
+	assert_true(work_lane_ended(&w, 2));
+	sem_post(&may_end);
+	while (!work_lane_ended(&w, 1))
+		usleep(1000);
+	assert_int_equal(work_stop(&w), 0);
+	work_fini(&w);
+}
+
+static int nice_seen;
+
+static void run_nice(struct work_job *job)
+{
+	nice_seen = getpriority(PRIO_PROCESS, 0);
+}
+
+/* Its thread steps back, and no other does. */
+static void test_a_background_lane(void **state)
+{
+	struct work w;
+	struct work_job behind = {.run = run_nice};
+	int before = getpriority(PRIO_PROCESS, 0);
+
+	assert_int_equal(work_init(&w, 0), 0);
+	assert_int_equal(work_lane_new_background(&w), 0);
+	work_submit_lane(&w, 0, &behind);
+	assert_int_equal(work_stop(&w), 0);
+	assert_int_equal(nice_seen, BITS_MIN(before + 19, 19));
+	assert_int_equal(getpriority(PRIO_PROCESS, 0), before);
 	work_fini(&w);
 }
 
@@ -169,5 +213,4 @@ TEST_MAIN(work, cmocka_unit_test(test_jobs_come_back),
 	  cmocka_unit_test(test_stop_finishes_what_was_submitted),
 	  cmocka_unit_test(test_lanes_keep_their_order), cmocka_unit_test(test_lanes_are_limited),
 	  cmocka_unit_test(test_a_lane_that_hangs_holds_up_nobody_else),
-#include <sys/resource.h>
-#include <unistd.h>
+	  cmocka_unit_test(test_lanes_are_stopped_apart), cmocka_unit_test(test_a_background_lane))
