@@ -222,23 +222,30 @@ static bool lacks(const struct core *core, uint32_t node, uint32_t t)
 	return !rest_in(core, node, t) && core->rests[node].transfer[t] == CORE_NONE;
 }
 
+/* Pages of the chain that nobody else pins. */
+static uint64_t idle_pages(const struct core *core, uint32_t node)
+{
+	uint64_t idle = 0;
+
+	for (; core->nodes[node].state == NODE_SEALED; node = core->nodes[node].parent)
+		idle += core->nodes[node].pins == 0;
+	return idle * core->formats[core->nodes[node].format].part_count;
+}
+
 /*
- * What is pinned for a store cannot be evicted for a request meanwhile. So a store beside others
- * takes no more than half of what could be: each that begins leaves as much again for requests.
+ * What is pinned for a store cannot be evicted for a request meanwhile, and if the disk hangs,
+ * meanwhile is long. So all stores together pin no more than a quarter of what requests could have,
+ * or one chain.
  */
 static bool may_pin(const struct core *core, uint32_t node)
 {
 	const struct format *f = &core->formats[core->nodes[node].format];
-	uint64_t idle = 0;
+	uint64_t pages = core->store_pinned + idle_pages(core, node);
 
-	if (core->store_hauls == 0)
-		return true;
-	for (; core->nodes[node].state == NODE_SEALED; node = core->nodes[node].parent)
-		idle += core->nodes[node].pins == 0;
-	for (uint32_t part = 0; part < f->part_count; part++) {
+	for (uint32_t part = 0; part < f->part_count && core->store_hauls > 0; part++) {
 		const struct shelf *shelf = machine_part_shelf(core, f, part);
 		uint64_t have = (uint64_t)shelf->free + shelf->evictable - shelf->promised;
-		if (2 * idle * f->part_count > have)
+		if (4 * pages > have + core->store_pinned)
 			return false;
 	}
 	return true;
@@ -263,8 +270,11 @@ static void begin_store(struct core *core, uint32_t t)
 		missing -= lacks(core, last, t);
 	if (last != node)
 		rest_queue(core, node, t);
+	uint64_t pinned = idle_pages(core, last);
 	uint32_t haul = begin(core, HAUL_STORE, last);
 	struct haul *h = machine_haul(core, haul);
+	h->pinned = pinned;
+	core->store_pinned += pinned;
 	core->store_hauls++;
 	h->tier = t;
 	h->end = missing;
@@ -353,6 +363,7 @@ static void end(struct core *core, uint32_t haul)
 	if (l->last != l->format)
 		return;
 	core->store_hauls -= h->kind == HAUL_STORE;
+	core->store_pinned -= h->pinned;
 	for (uint32_t t = 0; t < CORE_TIERS; t++)
 		core->tiers[t].crowded = false;
 	core->haul_count--;

@@ -429,6 +429,7 @@ struct haul {
 	uint32_t moving;
 	bool advanced; /* LOAD: blocks may be there to be published */
 	bool for_request;
+	uint64_t pinned; /* STORE: pages that nobody else pinned when it began */
 	uint64_t started_ns;
 	uint64_t estimate_ns;
 	uint32_t nodes[CORE_HAUL_BLOCKS]; /* STORE: from the root on */
@@ -573,7 +574,8 @@ struct core {
 	struct haul *hauls;
 	uint32_t haul_count; /* that are not HAUL_NONE */
 	uint32_t store_hauls;
-	uint32_t haul_turn; /* whose transfers come first */
+	uint64_t store_pinned; /* the sum of theirs */
+	uint32_t haul_turn;    /* whose transfers come first */
 	struct transfer *transfers;
 	uint32_t transfers_max;
 	uint32_t transfer_free;
