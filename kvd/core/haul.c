@@ -20,6 +20,7 @@
 
 #include "kvd/core/admit.h"
 #include "kvd/core/follow.h"
+#include "kvd/core/lease.h"
 #include "kvd/core/move.h"
 #include "kvd/core/mutant.h"
 #include "kvd/core/node.h"
@@ -50,27 +51,8 @@ static uint32_t begin(struct core *core, enum haul_kind kind, uint32_t last)
 	struct lease *l = &core->leases[lease];
 	core->hauls[i] = (struct haul){.kind = kind, .started_ns = core->now_ns};
 	core->haul_count++;
-	*l = (struct lease){
-		.life = LEASE_HAUL,
-		.session = CORE_NONE,
-		.format = core->nodes[last].format,
-		.seq = ++core->lease_seq,
-		.last = last,
-		.edge = CORE_NONE,
-		.open_tokens = CORE_NONE,
-		.open_extras = CORE_NONE,
-		.tail = CORE_NONE,
-		.parent = CORE_NONE,
-		.waits_at = CORE_NONE,
-		.wait_next = CORE_NONE,
-		.wait_prev = CORE_NONE,
-		.next = CORE_NONE,
-		.prev = CORE_NONE,
-		.group = CORE_NONE,
-		.row_state = KVD_LEASE_OK,
-	};
-	pool_list_init(&l->own);
-	pool_list_init(&l->private_pages);
+	lease_reset(core, lease, LEASE_HAUL, CORE_NONE, core->nodes[last].format);
+	l->last = last;
 	if (kind == HAUL_STORE && MUTANT(STORE_UNPINNED))
 		l->last = l->format;
 	for (uint32_t n = l->last; n != l->format; n = core->nodes[n].parent)

@@ -33,16 +33,13 @@ void lease_init(struct core *core)
 	}
 }
 
-uint32_t lease_new(struct core *core, uint32_t session, uint32_t format)
+void lease_reset(struct core *core, uint32_t lease, enum lease_life life, uint32_t session,
+		 uint32_t format)
 {
-	uint32_t lease = core->lease_free;
-
-	if (lease == CORE_NONE)
-		return CORE_NONE;
 	struct lease *l = &core->leases[lease];
-	core->lease_free = l->next;
+
 	*l = (struct lease){
-		.life = LEASE_NEW,
+		.life = life,
 		.session = session,
 		.format = format,
 		.seq = ++core->lease_seq,
@@ -62,6 +59,16 @@ uint32_t lease_new(struct core *core, uint32_t session, uint32_t format)
 	};
 	pool_list_init(&l->own);
 	pool_list_init(&l->private_pages);
+}
+
+uint32_t lease_new(struct core *core, uint32_t session, uint32_t format)
+{
+	uint32_t lease = core->lease_free;
+
+	if (lease == CORE_NONE)
+		return CORE_NONE;
+	core->lease_free = core->leases[lease].next;
+	lease_reset(core, lease, LEASE_NEW, session, format);
 	core->lease_count++;
 	core->spaces[core->formats[format].space].leases++;
 	return lease;

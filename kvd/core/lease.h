@@ -12,6 +12,9 @@
 #include "kvd/core/machine.h"
 
 void lease_init(struct core *core);
+/* Makes the record a lease that has nothing; youngest of all. */
+void lease_reset(struct core *core, uint32_t lease, enum lease_life life, uint32_t session,
+		 uint32_t format);
 /* A lease that is not in its session's table yet. CORE_NONE: all records are in use. */
 uint32_t lease_new(struct core *core, uint32_t session, uint32_t format);
 /* Is there a record and a row for one more lease of the session? */
