@@ -214,7 +214,11 @@ static void dies_at(const char *name, int n)
 	assert_int_equal(status, 128 + SIGKILL);
 }
 
-/* At each named point of writing slots, journal and checkpoints: what is found is what was put. */
+/*
+ * At each named point of writing slots, journal and checkpoints: what is found is what was put.
+ * Others' blocks may have made room for more meanwhile, and records of that may be lost with the
+ * daemon: then a slot has another block than the journal says, which is a miss.
+ */
 static void test_dies_at_each_point(void **state)
 {
 	uint64_t loaded = 0;
@@ -229,11 +233,10 @@ static void test_dies_at_each_point(void **state)
 			tier_run_end(&run, SIGTERM);
 			dies_at(crash_name(i), n);
 			tier_run_start(&run, NULL);
-			acquire_cold();
+			tier_run_text(&run, TEXT);
 			loaded += tier_run_counter(&run, KVD_C_LOADED_TOKENS);
 			harness_ask(&run.client, "random 7 300");
 			assert_int_equal(harness_field(&run.client, "wrong"), 0);
-			assert_int_equal(tier_run_area(&run).bad_blocks, 0);
 			harness_check(&run.kvd);
 			tier_run_end(&run, SIGTERM);
 		}
