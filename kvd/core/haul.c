@@ -217,14 +217,15 @@ static uint64_t idle_pages(const struct core *core, uint32_t node)
 /*
  * What is pinned for a store cannot be evicted for a request meanwhile, and if the disk hangs,
  * meanwhile is long. So all stores together pin no more than a quarter of what requests could have,
- * or one chain.
+ * or one chain. Those that are late do not count: nothing more goes where they hang, and a disk
+ * that works must not wait for one that does not.
  */
 static bool may_pin(const struct core *core, uint32_t node)
 {
 	const struct format *f = &core->formats[core->nodes[node].format];
 	uint64_t pages = core->store_pinned + idle_pages(core, node);
 
-	for (uint32_t part = 0; part < f->part_count && core->store_hauls > 0; part++) {
+	for (uint32_t part = 0; part < f->part_count && core->store_pinned > 0; part++) {
 		const struct shelf *shelf = machine_part_shelf(core, f, part);
 		uint64_t have = (uint64_t)shelf->free + shelf->evictable - shelf->promised;
 		if (4 * pages > have + core->store_pinned)
@@ -312,6 +313,22 @@ void haul_unstored(struct core *core, uint32_t haul)
 	cut_store(core, machine_haul(core, haul));
 }
 
+static void uncrowd(struct core *core)
+{
+	for (uint32_t t = 0; t < CORE_TIERS; t++)
+		core->tiers[t].crowded = false;
+}
+
+/* What it pins counts no more. */
+void haul_late(struct core *core, uint32_t haul)
+{
+	struct haul *h = machine_haul(core, haul);
+
+	core->store_pinned -= h->pinned;
+	h->pinned = 0;
+	uncrowd(core);
+}
+
 static bool can_store(const struct core *core, uint32_t t)
 {
 	const struct tier *tier = &core->tiers[t];
@@ -345,9 +362,7 @@ static void end(struct core *core, uint32_t haul)
 	if (l->last != l->format)
 		return;
 	core->store_hauls -= h->kind == HAUL_STORE;
-	core->store_pinned -= h->pinned;
-	for (uint32_t t = 0; t < CORE_TIERS; t++)
-		core->tiers[t].crowded = false;
+	haul_late(core, haul);
 	core->haul_count--;
 	h->kind = HAUL_NONE;
 	l->life = LEASE_FREE;

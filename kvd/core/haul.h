@@ -21,6 +21,8 @@ uint32_t haul_load(struct core *core, uint32_t payer, uint32_t last, uint32_t fi
 void haul_failed(struct core *core, uint32_t haul, uint32_t block);
 /* A block could not be stored. */
 void haul_unstored(struct core *core, uint32_t haul);
+/* One that it stores is late: nobody knows how long its chain will be pinned. */
+void haul_late(struct core *core, uint32_t haul);
 /* All loads whose chain runs through the node end before it. */
 void haul_end_through(struct core *core, uint32_t node);
 

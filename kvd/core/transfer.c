@@ -329,6 +329,8 @@ void transfer_late(struct core *core, uint32_t i)
 	leave_queue(core, x, 0);
 	if (x->kind == CORE_TRANSFER_VERIFY)
 		verify_done(core, x->bytes, -ETIMEDOUT);
+	if (x->kind == CORE_TRANSFER_STORE)
+		haul_late(core, x->haul);
 	if (x->kind != CORE_TRANSFER_LOAD || x->haul == CORE_NONE)
 		return;
 	uint32_t haul = x->haul;
