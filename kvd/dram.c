@@ -8,89 +8,17 @@
  * an error. So the size is held against what is available first.
  */
 #include "kvd/dram.h"
-#include "base/assert.h"
-#include "base/atomic.h"
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "kernels/mem/prefault.h"
 #include "kvd/hostmem.h"
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
-
 #define DRAM_THREADS_MAX 16u
-#define DRAM_PIECE_BYTES DRAM_SEGMENT_BYTES_MAX
-
-/* --- faulting in --------------------------------------------------------------------------------
- */
-
-struct dram_fault {
-	uint8_t *map;
-	uint64_t bytes;
-	uint64_t next; /* the first byte of the next piece that somebody takes */
-	int result;    /* the first error; then nobody takes any more */
-};
-
-/* Huge pages first: of a piece that is still empty nothing has to be copied for them. */
-static int dram_fault_piece(uint8_t *start, uint64_t bytes)
-{
-	int r;
-
-	(void)madvise(start, bytes, MADV_COLLAPSE);
-	do
-		r = madvise(start, bytes, MADV_POPULATE_WRITE);
-	while (r < 0 && (errno == EINTR || errno == EAGAIN));
-	if (r < 0)
-		return errno == EFAULT ? -ENOMEM : -errno;
-	return 0;
-}
-
-static void *dram_fault_main(void *arg)
-{
-	struct dram_fault *f = arg;
-
-	while (atomic_load_relaxed(&f->result) == 0) {
-		/* Partner: the other threads, which take the pieces before and behind. */
-		uint64_t at = atomic_add_relaxed(&f->next, DRAM_PIECE_BYTES);
-		if (at >= f->bytes)
-			break;
-		int r = dram_fault_piece(f->map + at, BITS_MIN(f->bytes - at, DRAM_PIECE_BYTES));
-		if (r < 0)
-			atomic_store_relaxed(&f->result, r);
-	}
-	return NULL;
-}
-
-/* A thread that cannot be had is one less: this one is always there. */
-static int dram_fault(uint8_t *map, uint64_t bytes)
-{
-	struct dram_fault f = {.map = map, .bytes = bytes};
-	pthread_t threads[DRAM_THREADS_MAX];
-	uint64_t wanted = BITS_MIN((uint64_t)BITS_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1),
-				   bits_div_ceil(bytes, DRAM_PIECE_BYTES));
-	uint32_t count = 0;
-
-	wanted = BITS_MIN(wanted, DRAM_THREADS_MAX);
-	while (count + 1 < wanted &&
-	       pthread_create(&threads[count], NULL, dram_fault_main, &f) == 0)
-		count++;
-	dram_fault_main(&f);
-	while (count)
-		pthread_join(threads[--count], NULL);
-	return f.result;
-}
-
-/* --- start and end ------------------------------------------------------------------------------
- */
 
 /* Large enough for large blocks, and enough of them for blocks of several sizes. */
 uint64_t dram_segment_bytes(uint64_t bytes)
@@ -117,7 +45,7 @@ static int dram_map(struct dram *d)
 	(void)madvise(map, d->bytes, MADV_DONTFORK);
 	(void)madvise(map, d->bytes, MADV_DONTDUMP);
 	(void)madvise(map, d->bytes, MADV_HUGEPAGE);
-	return dram_fault(d->map, d->bytes);
+	return prefault(d->map, d->bytes, DRAM_THREADS_MAX, true);
 }
 
 /* Segments do not cross from one piece into the next, and slots do not cross segments. */

@@ -7,16 +7,12 @@
  *
  * Where pages are host memory it is only for blocks that are verified, and not touched until then.
  */
-#include "base/assert.h"
 #include "base/bits.h"
 #include "base/units.h"
+#include "kernels/mem/prefault.h"
 #include "kvd/mover_inside.h"
 #include <errno.h>
 #include <sys/mman.h>
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 /* A slot fits into one segment, so a segment is enough; for GPUs some more, to work at once. */
 #define MOVER_STAGE_BYTES FILE_SEGMENT_BYTES
@@ -26,8 +22,10 @@ static int mover_stage_pin(struct mover *m, char *error, size_t size)
 {
 	char why[256] = "", bytes[32];
 
-	if (madvise(m->stage, m->stage_bytes, MADV_POPULATE_WRITE) < 0)
-		snprintf(why, sizeof(why), "%s", strerror(errno));
+	int r = prefault(m->stage, m->stage_bytes, 1, false);
+
+	if (r < 0)
+		snprintf(why, sizeof(why), "%s", strerror(-r));
 	else if (devmem_pin(m->config.devmem, m->stage, m->stage_bytes, why, sizeof(why)) == 0)
 		return 0;
 	snprintf(error, size, "%s of host memory for copies between files and GPUs: %s",

@@ -13,20 +13,16 @@
  * slab_alloc() and slab_free() take long and run on a worker. All functions may be called from any
  * thread; a slab belongs to one thread at a time.
  */
-#include "base/bits.h"
 #include "base/units.h"
 #include "kernels/mem/device.h"
+#include "kernels/mem/prefault.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
@@ -36,7 +32,6 @@
 
 #define HOST_HUGE_BYTES (2 * UNITS_MIB)
 #define HOST_PREFAULT_THREADS 8u
-#define HOST_PREFAULT_BYTES_MIN (32 * UNITS_MIB) /* less is not worth a thread */
 
 struct device {
 	char nothing; /* the host has no state */
@@ -80,68 +75,11 @@ static const char *host_failure(const struct device *dev)
 	return "";
 }
 
-struct prefault_part {
-	uint8_t *start;
-	size_t bytes;
-	int result;
-};
-
-static void *host_prefault_part(void *arg)
-{
-	struct prefault_part *part = arg;
-	int r;
-
-	do
-		r = madvise(part->start, part->bytes, MADV_POPULATE_WRITE);
-	while (r < 0 && (errno == EINTR || errno == EAGAIN));
-	part->result = r < 0 ? -errno : 0;
-	return NULL;
-}
-
-static uint32_t host_prefault_threads(uint64_t bytes)
-{
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	uint64_t n = BITS_MIN(bytes / HOST_PREFAULT_BYTES_MIN, HOST_PREFAULT_THREADS);
-
-	return (uint32_t)BITS_MAX(BITS_MIN(n, (uint64_t)BITS_MAX(cpus, 1)), 1);
-}
-
-/* Faults every OS page in, in parallel. A kernel or memory that cannot is -errno, not a signal. */
-static int host_prefault(void *map, uint64_t bytes)
-{
-	struct prefault_part parts[HOST_PREFAULT_THREADS] = {0};
-	pthread_t threads[HOST_PREFAULT_THREADS];
-	uint32_t n = host_prefault_threads(bytes), started = 0;
-	uint64_t share = bits_align_up(bits_div_ceil(bytes, n), HOST_HUGE_BYTES);
-	int result = 0;
-
-	for (uint32_t i = 0; i < n && i * share < bytes; i++) {
-		parts[i].start = (uint8_t *)map + i * share;
-		parts[i].bytes = BITS_MIN(share, bytes - i * share);
-		if (i > 0 && started == i - 1 &&
-		    pthread_create(&threads[i], NULL, host_prefault_part, &parts[i]) == 0)
-			started = i;
-		else if (i > 0)
-			host_prefault_part(&parts[i]);
-	}
-	host_prefault_part(&parts[0]);
-	for (uint32_t i = 1; i <= started; i++)
-		pthread_join(threads[i], NULL);
-	for (uint32_t i = 0; i < n && result == 0; i++)
-		result = parts[i].result;
-	return result;
-}
-
-/*
- * Backs the whole file. MADV_POPULATE_WRITE says EFAULT where a write would have raised SIGBUS,
- * which for a file of ours can only mean that memory ran out.
- */
+/* Backs the whole file. */
 static int host_back(int fd, void *map, uint64_t bytes)
 {
-	int r = host_prefault(map, bytes);
+	int r = prefault(map, bytes, HOST_PREFAULT_THREADS, false);
 
-	if (r == -EFAULT)
-		return -ENOMEM;
 	if (r < 0)
 		return r;
 	do
