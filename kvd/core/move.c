@@ -25,16 +25,15 @@ struct move_load {
 	uint64_t bytes[CORE_TIERS][KVD_AREAS_MAX];
 };
 
-/* Adds what the nodes of [first, end) would load. Returns where the chain ends that can be. */
-static uint32_t sum(const struct core *core, uint32_t last, uint32_t first, uint32_t end,
-		    struct move_load *out)
+/* What the nodes from block `first` to `last` would load. Returns where what can be loaded ends. */
+static uint32_t sum(const struct core *core, uint32_t last, uint32_t first, struct move_load *out)
 {
 	const struct format *f = &core->formats[core->nodes[last].format];
+	uint32_t end = core->nodes[last].depth;
 	struct core_slot slot;
 
 	*out = (struct move_load){0};
-	for (uint32_t n = node_at_depth(core, last, end); core->nodes[n].depth > first;
-	     n = core->nodes[n].parent) {
+	for (uint32_t n = last; core->nodes[n].depth > first; n = core->nodes[n].parent) {
 		uint32_t tier = rest_readable(core, n);
 		if (tier == CORE_NONE) {
 			*out = (struct move_load){0};
@@ -67,19 +66,20 @@ static uint64_t load_ns(const struct core *core, const struct move_load *load)
 {
 	uint64_t longest = 0;
 
-	for (uint32_t t = 0; t < CORE_TIERS; t++)
-		for (uint32_t a = 0; a < core->tiers[t].area_count; a++) {
-			const struct area *area = &core->tiers[t].areas[a];
+	for (uint32_t t = 0; t < CORE_TIERS; t++) {
+		const struct tier *tier = &core->tiers[t];
+		double waiting = waiting_bytes(core, tier);
+		for (uint32_t a = 0; a < tier->area_count; a++) {
 			if (load->bytes[t][a] == 0)
 				continue;
-			uint64_t rate = tier_expect(core, &area->load);
+			uint64_t rate = tier_expect(core, &tier->areas[a].load);
 			if (rate == 0)
 				return 0;
-			double bytes =
-				(double)load->bytes[t][a] + waiting_bytes(core, &core->tiers[t]);
+			double bytes = (double)load->bytes[t][a] + waiting;
 			uint64_t ns = (uint64_t)(bytes * (double)UNITS_NS_PER_S / (double)rate);
 			longest = BITS_MAX(longest, ns);
 		}
+	}
 	return longest;
 }
 
@@ -88,7 +88,7 @@ uint32_t move_plan(const struct core *core, uint32_t last, uint32_t first,
 {
 	const struct format *f = &core->formats[core->nodes[last].format];
 	struct move_load load;
-	uint32_t end = sum(core, last, first, core->nodes[last].depth, &load);
+	uint32_t end = sum(core, last, first, &load);
 
 	*out_estimate_ns = 0;
 	if (end == first)
@@ -124,8 +124,7 @@ void move_count(struct core *core, uint32_t last, uint32_t first, uint32_t end,
 		 rate ? ms(tokens * UNITS_NS_PER_S / rate) : 0.0);
 	core->ops.note(core->ctx, CORE_NOTE_DEBUG, text);
 	core->counters[end > first ? KVD_C_LOADS_CHOSEN : KVD_C_COMPUTES_CHOSEN]++;
-	core->counters[KVD_C_RECOMPUTED_TOKENS] +=
-		(uint64_t)(n->depth - end) * core->formats[n->format].page_tokens;
+	core->counters[KVD_C_RECOMPUTED_TOKENS] += (uint64_t)(n->depth - end) * f->page_tokens;
 }
 
 void move_outcome(struct core *core, uint32_t last, uint64_t estimate_ns, uint64_t took_ns)
