@@ -23,9 +23,8 @@
 #include <string.h>
 
 #define REST_LOOK_MAX 64u
-#define REST_EVICT_MAX                                                                             \
-	16u /* slots that are given up for one, at most: those of other sizes too                  \
-	     */
+/* Slots that are given up for one, at most: those of other sizes too. */
+#define REST_EVICT_MAX 16u
 
 void rest_init(struct core *core)
 {
