@@ -51,6 +51,13 @@ void mover_area_fini(struct mover_area *a)
 	free(a->probe_buffer);
 }
 
+/* The while after that is longer. */
+static void mover_area_probe_after(struct mover_area *a, uint64_t now_ns)
+{
+	a->probe_at_ns = now_ns + a->wait_ns;
+	a->wait_ns = BITS_MIN(2 * a->wait_ns, MOVER_AREA_WAIT_FACTOR * mover_area_wait(a));
+}
+
 static void mover_area_down(struct mover_area *a, bool write, const char *what, const char *why)
 {
 	uint64_t now_ns = units_now_ns();
@@ -63,8 +70,7 @@ static void mover_area_down(struct mover_area *a, bool write, const char *what, 
 	log_warn("mover", "file %s: %s%s; degraded, it is tried again in %.1f s", a->file->path,
 		 what, why, (double)a->wait_ns / (double)UNITS_NS_PER_S);
 	a->down = true;
-	a->probe_at_ns = now_ns + a->wait_ns;
-	a->wait_ns = BITS_MIN(2 * a->wait_ns, MOVER_AREA_WAIT_FACTOR * mover_area_wait(a));
+	mover_area_probe_after(a, now_ns);
 }
 
 /* No other write will do better. */
@@ -138,8 +144,7 @@ static void mover_area_probed(struct aio_op *op, int result)
 		return;
 	if (result < 0) {
 		a->errors++;
-		a->probe_at_ns = units_now_ns() + a->wait_ns;
-		a->wait_ns = BITS_MIN(2 * a->wait_ns, MOVER_AREA_WAIT_FACTOR * mover_area_wait(a));
+		mover_area_probe_after(a, units_now_ns());
 		return;
 	}
 	log_info("mover", "file %s: answers again", a->file->path);
