@@ -101,7 +101,6 @@ struct core_config defaults_config(const struct options *o, const uint64_t *devi
 	pages = BITS_MAX(pages, (uint64_t)DEFAULTS_PAGES_MIN * device_count);
 	pages = BITS_MIN(pages, DEFAULTS_PAGES_MAX);
 	c.pages_max = (uint32_t)(o->pages_max ? o->pages_max : pages);
-	defaults_index(o, &c);
 	return c;
 }
 

@@ -7,7 +7,8 @@
 #include "kvd/options.h"
 #include "kvd/paths.h"
 
-/* device_bytes: what the pool of each device may take where nobody says; 0: it is the host's. */
+/* All but the index and the tiers. device_bytes: what the pool of each device may take where nobody
+ * says; 0: it is the host's. */
 struct core_config defaults_config(const struct options *o, const uint64_t *device_bytes,
 				   uint32_t device_count);
 /* When config->tiers is known: an index that has room for what they hold, unless it was given. */
