@@ -39,8 +39,7 @@ const struct option_row options_table[] = {
 	 AT(pool_bytes), .min = 1 << 20, .max = 1ull << 50},
 	{"device-memory", OPTIONS_STRING, "NAME", "Memory",
 	 "Where pages live: `host`, GPU memory as `cuda-ipc` or `cuda-vmm`, or `auto` (default): "
-	 "the "
-	 "first of cuda-ipc, cuda-vmm and host that works here.",
+	 "the first of cuda-ipc, cuda-vmm and host that works here.",
 	 AT(device_memory)},
 	{"devices", OPTIONS_STRING, "LIST", "Memory",
 	 "GPUs to have slabs on, as numbers or UUIDs: 0,1. Default: all that are visible.",
@@ -59,19 +58,16 @@ const struct option_row options_table[] = {
 	 AT(pages_max), .min = 64, .max = 1u << 28},
 	{"index-max", OPTIONS_COUNT, "N", "Memory",
 	 "Entries of the prefix index. Default: twice --pages-max, and one per 256 KiB of tiers, "
-	 "at "
-	 "most 16777216 of those.",
+	 "at most 16777216 of those.",
 	 AT(index_max), .min = 64, .max = 1u << 28},
 	{"index-tokens-max", OPTIONS_COUNT, "N", "Memory",
 	 "Token ids kept in the index, 4 bytes each. Default: 64 per page record, and per entry "
-	 "for "
-	 "tiers.",
+	 "for tiers.",
 	 AT(index_tokens_max), .min = 1024, .max = 1ull << 36},
 	{"policy", OPTIONS_STRING, "NAME", "Memory",
 	 "What goes first when pages are needed: `cost` (default), what is least likely to be "
-	 "asked "
-	 "for again by its uses and its age; `lru`, the least recently used; `s3fifo`, what nobody "
-	 "used again.",
+	 "asked for again by its uses and its age; `lru`, the least recently used; `s3fifo`, what "
+	 "nobody used again.",
 	 AT(policy)},
 	{"formats-max", OPTIONS_COUNT, "N", "Memory", "Formats known at once. Default: 4096.",
 	 AT(formats_max), .min = 1, .max = 65536},

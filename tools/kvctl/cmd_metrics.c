@@ -233,8 +233,7 @@ const struct kvctl_command cmd_metrics = {
 	.text = "Prints them once, or serves them: of the daemon, its sessions, and the areas of "
 		"its\n"
 		"tiers with labels tier, area and path. When the daemon is dead kvd_up is 0, and "
-		"the "
-		"exit\n"
+		"the exit\n"
 		"status 1. Engines serve their own at /metrics of their HTTP port.\n",
 	.options = cmd_metrics_options,
 	.run = cmd_metrics_run,
