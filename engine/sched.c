@@ -237,8 +237,6 @@ static void lease_came(struct sched *d, struct seq *s, uint64_t now_ns)
 	s->state = SEQ_FOLLOWING;
 	s->promised_blocks = seq_promise(s, d->config.page_tokens, &decode_blocks);
 	s->progress_ns = now_ns;
-	s->follow_ns = 0;
-	s->asked_takes = 0;
 }
 
 static void acquire_ended(struct sched *d, struct seq *s, const struct kv_event *ev,
@@ -715,7 +713,7 @@ uint64_t sched_timeout_ns(const struct sched *d)
 	if (d->active_count == 0 && d->queue_count == 0)
 		return UINT64_MAX;
 	/* Replies and lease changes end the sleep; this is for patience and for retries. */
-	return d->starving || d->admit_after_ns ? RETRY_NS : BITS_MIN(d->nap_ns, POLL_NS);
+	return d->starving || d->admit_after_ns ? RETRY_NS : d->nap_ns;
 }
 
 void sched_fini(struct sched *d, const char *failure, uint64_t now_ns)
