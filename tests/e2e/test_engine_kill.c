@@ -152,18 +152,9 @@ static void engine_dies_anywhere(void **state)
 
 static void engine_dies_anywhere_with_the_real_model(void **state)
 {
-	const char *model = getenv("KVD_MODEL");
+	const char *model = workers_real_model();
 	const char *pool[] = {"--pool-bytes", "256MiB", NULL};
 
-#ifdef KVD_SANITIZED
-	/* Minutes, with the portable kernels: the tiny models do the same. */
-	print_message("skipped: not with sanitizers\n");
-	model = NULL;
-#endif
-	if (!model || access(model, R_OK) < 0) {
-		skip();
-		return;
-	}
 	harness_start(&kvd, pool);
 	kill_engines(model, "page=64", rounds(2), 3000);
 }

@@ -172,17 +172,8 @@ static void tiny_model_pages_of_64(void **state)
 
 static void real_model(void **state)
 {
-	const char *model = getenv("KVD_MODEL");
+	const char *model = workers_real_model();
 
-#ifdef KVD_SANITIZED
-	/* Minutes, with the portable kernels: the tiny models do the same. */
-	print_message("skipped: not with sanitizers\n");
-	model = NULL;
-#endif
-	if (!model || access(model, R_OK) < 0) {
-		skip();
-		return;
-	}
 	pool = "--pool-bytes=256MiB";
 	check_model(model, "page=64", 64);
 	pool = "--pool-bytes=32MiB";

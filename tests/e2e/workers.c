@@ -138,3 +138,17 @@ const char *workers_tiny_model(const struct harness_kvd *k)
 		assert_int_equal(tiny_write(&o, path), 0);
 	return path;
 }
+
+const char *workers_real_model(void)
+{
+	const char *path = getenv("KVD_MODEL");
+
+#ifdef KVD_SANITIZED
+	/* Minutes, with the portable kernels: the tiny models do the same. */
+	print_message("skipped: not with sanitizers\n");
+	path = NULL;
+#endif
+	if (!path || access(path, R_OK) < 0)
+		skip();
+	return path;
+}

@@ -23,6 +23,9 @@ void workers_forget_all(const struct harness_kvd *k);
 /* Writes a tiny random model into the harness's directory, once; returns its path. */
 const char *workers_tiny_model(const struct harness_kvd *k);
 
+/* $KVD_MODEL. Where that is not there or takes too long, the test ends here as skipped. */
+const char *workers_real_model(void);
+
 /* One request of a few tokens. workers_answer() reads the answer to one that was sent. */
 struct workers_answer workers_ask(struct harness_client *w, uint64_t seed, uint32_t count,
 				  int cache);
