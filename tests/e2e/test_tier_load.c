@@ -36,7 +36,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	tier_run_fault(&run, (struct fault){0});
 	kvctl_fini();
 	tier_run_fini(&run);
 	return 0;

@@ -55,8 +55,10 @@ void tier_run_fault(struct tier_run *t, struct fault fault)
 
 void tier_run_fini(struct tier_run *t)
 {
-	if (t->fault)
+	if (t->fault) {
+		tier_run_fault(t, (struct fault){0});
 		munmap(t->fault, sizeof(*t->fault));
+	}
 	harness_client_end(&t->client, SIGKILL);
 	harness_fini(&t->kvd);
 }
